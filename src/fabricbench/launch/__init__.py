@@ -1,0 +1,1 @@
+"""How ranks start: one class per launcher."""

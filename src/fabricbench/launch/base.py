@@ -1,0 +1,45 @@
+"""What a launcher is: one class that says which command starts a cell's ranks."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from fabricbench.cell import Cell
+
+# What a user's shell may carry that would choose another network, protocol or algorithm than the cell's.
+INHERITED = ("NCCL_", "UCX_", "FI_", "OMPI_MCA_", "MPIR_CVAR_", "GLOO_", "PSM2_", "PSM3_", "PMI_", "PMIX_")
+THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the runner starts: arguments, and the variables set over the inherited environment."""
+
+    argv: list[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Launcher(Protocol):
+    """How ranks start. A new launcher is one class and one row in LAUNCHERS."""
+
+    def why_unavailable(self) -> str | None:
+        """None where it can start ranks here; otherwise one line with the mend."""
+
+    def command(self, cell: Cell, work: Path) -> Command:
+        """The command that starts all ranks of `cell`; they leave result.json in `work`."""
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """This interpreter running one of our modules."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The environment of a cell's ranks, and the names of inherited variables that were unset."""
+    unset = sorted(name for name in inherited if name.startswith(INHERITED))
+    kept = {name: value for name, value in inherited.items() if name not in unset}
+    threads = dict.fromkeys(THREAD_COUNTS, str(cell.threads_per_rank))
+    # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are forked.
+    return kept | threads | {"OPENBLAS_NUM_THREADS": "1"} | dict(cell.environment), unset

@@ -1,0 +1,64 @@
+"""Launcher for emulated clusters: namespaces first, then one import, then ranks forked into the nodes."""
+
+import os
+import sys
+from pathlib import Path
+
+from fabricbench.cell import Cell
+from fabricbench.fabrics import emulation
+from fabricbench.launch.base import Command, python_module
+from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
+from fabricbench.workloads.seat import read_cell
+
+STORE_PORT = 29500  # in the cell's own network namespace, where nothing else can hold it
+
+
+class Emulated:
+    """Ranks on nodes that the cell itself makes on this machine."""
+
+    def why_unavailable(self) -> str | None:
+        """None where the kernel allows user and network namespaces."""
+        return emulation.why_unavailable()
+
+    def command(self, cell: Cell, work: Path) -> Command:
+        """One process that becomes the cluster."""
+        return Command(python_module(__name__, str(work)))
+
+
+def links(cell: Cell, neighbours: list[str]) -> list[emulation.Link]:
+    """The fabric under test first, then the idle interfaces that the campaign's other fabrics have."""
+    fabric = cell.fabric
+    tested = emulation.Link(
+        fabric["interface"], fabric["link_bit_s"], fabric["delay_s"], fabric["jitter_s"], fabric["loss"]
+    )
+    others = [emulation.Link(name) for name in dict.fromkeys(neighbours) if name != tested.interface]
+    return [tested, *others]
+
+
+def main(work: Path) -> int:
+    """Become the cluster: returns the exit status of the ranks."""
+    cell = read_cell(work)
+    neighbours = os.environ.get("FABRICBENCH_NEIGHBOURS", "").split()
+    runner = os.getppid()
+    emulation.die_with_parent(runner)
+    emulation.become_private()
+    outside = os.getpid()
+    child = os.fork()
+    if child:  # the PID namespace and all in it end with this child, its pid 1
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+    emulation.die_with_parent(0 if os.getppid() == 0 else outside)
+    emulation.mount_own_proc()
+    nodes, shaping = emulation.build(cell.nodes, links(cell, neighbours))
+    seats = Seats(
+        enter=[node.enter for node in nodes],
+        store=f"{nodes[0].management_address}:{STORE_PORT}",
+        shaping=shaping,
+    )
+    os._exit(start_ranks(cell, work, seats))
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    with report_launch_error(folder):
+        sys.exit(main(folder))

@@ -1,0 +1,145 @@
+"""Fork ranks after one import, seat each on its node, and watch them until all end or one fails.
+
+A rank that raises leaves its traceback; the first failure ends the whole cell at once, so that its
+neighbours' broken connections don't hide the cause. The parent touches no torch operation: a pool of
+threads made before the fork would be dead in every rank.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricbench.cell import Cell
+from fabricbench.errors import FabricbenchError, LaunchError
+from fabricbench.launch.pmi import Aborted, PmiServer
+from fabricbench.workloads import entry
+from fabricbench.workloads.seat import Seat
+
+PR_SET_NAME = 15
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Where ranks go: one `enter` per node, and how they meet."""
+
+    enter: list[Callable[[], None]]
+    store: str
+    """host:port of torch's key-value store, served by rank 0."""
+    shaping: dict[str, Any] | None
+    """How the links are emulated, for the record; None for real ones."""
+    listener: int | None = None
+    """Descriptor of a socket already bound to the store's port, for rank 0."""
+
+
+def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
+    """Import what the workload needs, fork all ranks of `cell`, and wait; returns 0 if every rank succeeded."""
+    began = time.monotonic()
+    entry.preload(cell)
+    imported = time.monotonic()
+    if (threads := len(os.listdir("/proc/self/task"))) != 1:
+        raise LaunchError(f"{threads} threads run before the ranks are forked: something computed at import time")
+    phases = {"import": imported - began, "forked_at": time.time()}
+    server = PmiServer(cell.gpus, cell.nodes, cell.ranks_per_node)
+    ranks: dict[int, int] = {}
+    for rank in range(cell.gpus):
+        pid = os.fork()
+        if pid == 0:
+            _be_rank(rank, cell, work, seats, server, phases)
+        ranks[pid] = rank
+    server.parent_only()
+    return _watch(ranks, server, cell, work)
+
+
+def _be_rank(rank: int, cell: Cell, work: Path, seats: Seats, server: PmiServer, phases: dict[str, float]) -> None:
+    """The life of one rank; never returns."""
+    status = 1
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, f"fb-rank-{rank}".encode())
+        node, local_rank = divmod(rank, cell.ranks_per_node)
+        os.environ.update(server.seat(rank))
+        seats.enter[node]()
+        seat = Seat(
+            rank=rank,
+            size=cell.gpus,
+            node=node,
+            local_rank=local_rank,
+            store=seats.store,
+            listener=seats.listener if rank == 0 else None,
+        )
+        entry.run_rank(cell, seat, work, seats.shaping, phases)
+        status = 0
+    except BaseException as error:
+        leave_error(work, f"rank {rank}", error)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def leave_error(work: Path, who: str, error: BaseException) -> None:
+    """Write who failed and why where the runner looks, with the traceback, and print it to the log."""
+    text = "".join(traceback.format_exception(error))
+    print(f"{who} failed:\n{text}", file=sys.stderr, flush=True)
+    message = str(error) if isinstance(error, FabricbenchError) else f"{type(error).__name__}: {error}"
+    entry_text = json.dumps({"who": who, "message": message, "traceback": text})
+    with contextlib.suppress(FileExistsError):  # the first failure is the cause
+        temporary = work / f"error-{who.replace(' ', '-')}"
+        temporary.write_text(entry_text)
+        os.link(temporary, work / "error.json")
+
+
+@contextlib.contextmanager
+def report_launch_error(work: Path) -> Iterator[None]:
+    """Leave whatever stops the launcher itself where the runner looks, and exit with 1."""
+    try:
+        yield
+    except Exception as error:
+        leave_error(work, "launcher", error)
+        sys.exit(1)
+
+
+def _watch(ranks: dict[int, int], server: PmiServer, cell: Cell, work: Path) -> int:
+    """Serve PMI and reap until every rank has ended; the first bad end kills the rest."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+    server.selector.register(wake_read, 1, lambda descriptor: os.read(descriptor, 4096))
+    waiting = dict(ranks)
+    try:
+        while waiting:
+            for key, _ in server.selector.select():
+                key.data(key.fileobj)
+            for pid, status in _ended():
+                rank = waiting.pop(pid, None)
+                if rank is not None and status != 0:
+                    raise LaunchError(_how_it_ended(rank, rank // cell.ranks_per_node, status))
+    except (Aborted, LaunchError) as error:
+        for pid in waiting:
+            os.kill(pid, signal.SIGKILL)
+        if not (work / "error.json").exists():
+            leave_error(work, "launcher", error)
+        return 1
+    return 0
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """(pid, exit code or negative signal) of every child that has ended; orphans of a PID namespace too."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended[0], os.waitstatus_to_exitcode(ended[1])
+
+
+def _how_it_ended(rank: int, node: int, status: int) -> str:
+    if status < 0:
+        return f"rank {rank} on node {node} was killed by {signal.Signals(-status).name}"
+    return f"rank {rank} on node {node} ended with exit status {status}"

@@ -1,0 +1,88 @@
+"""What each rank ran on and with; kept once per distinct value, with its range of ranks."""
+
+import json
+import os
+import platform
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import fabricbench
+from fabricbench.cell import Cell
+
+# Files outside the job that change what the libraries do.
+HIDDEN_CONFIG = (
+    "/etc/nccl.conf",
+    "~/.nccl.conf",
+    "/etc/openmpi/openmpi-mca-params.conf",
+    "~/.openmpi/mca-params.conf",
+)
+
+
+def runner_provenance(unset: list[str]) -> dict[str, Any]:
+    """What is the same for all ranks of a cell: versions, kernel, revision, and what was unset."""
+    return {
+        "fabricbench": fabricbench.__version__,
+        "revision": git_revision(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "unset": unset,
+    }
+
+
+def git_revision() -> str | None:
+    """The checkout's commit, with `+` when its tracked files differ from it; None outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        revision = _git(here, "rev-parse", "--short=12", "HEAD")
+        dirty = _git(here, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return revision + ("+" if dirty else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def rank_provenance(cell: Cell, cores: list[int], library: dict[str, str]) -> dict[str, Any]:
+    """One rank's machine, binding, libraries and effective environment."""
+    return {
+        "host": socket.gethostname(),
+        "cpu": cpu_model(),
+        "cores": cores,
+        "threads": cell.threads_per_rank,
+        "versions": library,
+        "environment": {name: os.environ.get(name) for name in cell.environment},
+        "hidden_config": [path for path in HIDDEN_CONFIG if Path(path).expanduser().exists()],
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the kernel gives it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def merge_ranks(per_rank: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entries that are equal are kept once, with the ranks they hold for ("0-3,8")."""
+    seen: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for rank, entry in enumerate(per_rank):
+        seen.setdefault(json.dumps(entry, sort_keys=True), (entry, []))[1].append(rank)
+    return [{"ranks": rank_ranges(ranks)} | entry for entry, ranks in seen.values()]
+
+
+def rank_ranges(ranks: list[int]) -> str:
+    """[0, 1, 2, 5] → "0-2,5"."""
+    ranges: list[list[int]] = []
+    for rank in ranks:
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)

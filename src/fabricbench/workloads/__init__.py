@@ -1,0 +1,1 @@
+"""Programs that run inside ranks; they know nothing of Snakemake."""

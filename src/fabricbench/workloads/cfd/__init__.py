@@ -1,0 +1,1 @@
+"""A compressible flow solver: the traditional HPC application beside training."""

@@ -1,0 +1,1 @@
+"""Messages by size: what a fabric is."""

@@ -1,0 +1,73 @@
+"""The timed region: what is measured begins and ends on all ranks together, between two counter readings."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabricbench.workloads.ranks import Ranks
+from fabricbench.workloads.seat import Seat, own_counters
+
+
+@dataclass
+class Outcome:
+    """What a workload returns on rank 0 (elsewhere it is empty): series as of the record, and facts."""
+
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def series(metric: str, unit: str, values: list[float], **where: int) -> dict[str, Any]:
+    """One series of raw samples; `where` may give bytes and rank."""
+    return {"metric": metric, "unit": unit, "values": values} | where
+
+
+class Region:
+    """Counts seconds and bytes of the timed region on this rank's node."""
+
+    def __init__(self, ranks: Ranks, seat: Seat) -> None:
+        """One per rank; the first rank of a node reads the node's counters."""
+        self._ranks = ranks
+        self._reads = seat.local_rank == 0
+        self.seconds = 0.0
+        self.bytes: dict[str, dict[str, int]] = {}
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Everything within is measured; the barriers around it are not."""
+        self._ranks.barrier()
+        before = own_counters() if self._reads else {}
+        self._ranks.barrier()  # no rank sends before every node has read its counters
+        began = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - began
+        self._ranks.barrier()
+        for interface, now in (own_counters() if self._reads else {}).items():
+            total = self.bytes.setdefault(interface, {"rx_bytes": 0, "tx_bytes": 0})
+            for direction, count in now.items():
+                total[direction] += count - before.get(interface, {}).get(direction, 0)
+
+
+def over_ranks(per_rank: list[list[float]], metric: str, unit: str) -> list[dict[str, Any]]:
+    """Reduce every rank's step times to what a record keeps at any number of ranks.
+
+    Steps of rank 0, and per step the minimum, the maximum and the slowest rank; a median per rank.
+    """
+    steps = list(zip(*per_rank, strict=True))
+    slowest = [float(max(range(len(step)), key=step.__getitem__)) for step in steps]
+    name = metric.removesuffix(f"_{unit}")
+    reduced = [
+        series(metric, unit, per_rank[0]),
+        series(f"{name}_min_{unit}", unit, [min(step) for step in steps]),
+        series(f"{name}_max_{unit}", unit, [max(step) for step in steps]),
+        series(f"{name}_slowest_rank", "rank", slowest),
+    ]
+    medians = [series(f"{name}_median_{unit}", unit, [_median(own)], rank=r) for r, own in enumerate(per_rank)]
+    return reduced + medians
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,1 @@
+"""PyTorch DDP training of torchvision models."""

@@ -1,0 +1,18 @@
+"""DistributedDataParallel as every training cell uses it."""
+
+from torch import nn
+
+from fabricbench.cell import Cell
+
+
+def distribute(model: nn.Module, cell: Cell, bucket_scale: float = 1.0) -> nn.Module:
+    """Wrap in DDP, with its usual small first bucket, both caps divided by `bucket_scale`; alone, don't."""
+    if cell.gpus == 1:
+        return model
+    caps = [1 / bucket_scale, cell.params["bucket_mb"] / bucket_scale]
+    return nn.parallel.DistributedDataParallel(
+        model,
+        bucket_cap_mb_list=caps,  # type: ignore[arg-type]  # fractions of a MiB are meant
+        gradient_as_bucket_view=True,
+        broadcast_buffers=False,
+    )

@@ -1,0 +1,83 @@
+"""A model's layers with parameters, in forward order, and the multiply-adds of each.
+
+Computed from torchvision's own model on the meta device (no memory, no arithmetic) and kept in the
+user's cache, since importing torchvision costs more than a replayed cell's whole start.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fabricbench.record import write_atomically
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`parameters`: how many numbers; `macs`: multiply-adds of one image's forward pass."""
+
+    parameters: int
+    macs: int
+
+
+def layers_of(model: str, image_size: int) -> list[Layer]:
+    """The layers of a torchvision model; from the cache where they are known."""
+    found = cached(model, image_size)
+    if found is None:
+        found = measure(model, image_size)
+        try:
+            write_atomically(_cache_file(model, image_size), json.dumps([asdict(layer) for layer in found]))
+        except OSError:  # a read-only home costs time, not the cell
+            pass
+    return found
+
+
+def cached(model: str, image_size: int) -> list[Layer] | None:
+    """What an earlier cell found for this torchvision, or None."""
+    try:
+        return [Layer(**layer) for layer in json.loads(_cache_file(model, image_size).read_text())]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _cache_file(model: str, image_size: int) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fabricbench" / f"layers-{version('torchvision')}-{model}-{image_size}.json"
+
+
+def measure(model: str, image_size: int) -> list[Layer]:
+    """Run one forward pass on the meta device and count.
+
+    Convolutions and linear layers count; what follows them with parameters of its own (a normalisation)
+    adds its parameters to the layer before, in whose time it is. Auxiliary heads, which only training
+    uses, are left out: the published rates this feeds are of the main network.
+    """
+    import torch
+    from torch import nn
+    from torchvision.models import get_model
+
+    arguments = {"aux_logits": False, "init_weights": False} if model in ("inception_v3", "googlenet") else {}
+    found: list[Layer] = []
+
+    def count(module: nn.Module, _: Any, output: torch.Tensor) -> None:
+        parameters = sum(p.numel() for p in module.parameters(recurse=False))
+        if isinstance(module, nn.Conv2d):
+            macs = output[0].numel() * module.weight[0].numel()
+        elif isinstance(module, nn.Linear):
+            macs = output[0].numel() * module.in_features
+        else:
+            macs = 0
+        if parameters and macs == 0 and found:
+            found[-1] = Layer(found[-1].parameters + parameters, found[-1].macs)
+        elif parameters:
+            found.append(Layer(parameters, macs))
+
+    with torch.device("meta"):
+        network = get_model(model, weights=None, **arguments)
+        for module in network.modules():
+            if not list(module.children()):
+                module.register_forward_hook(count)
+        network(torch.empty(2, 3, image_size, image_size))
+    return found

@@ -1,0 +1,101 @@
+"""The training cell: warm up, then time every step on every rank.
+
+One rank trains without DDP: its rate is T(1), the base of every scaling efficiency.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from fabricbench.cell import Cell
+from fabricbench.workloads.ranks import Ranks
+from fabricbench.workloads.region import Outcome, Region, over_ranks
+from fabricbench.workloads.train import layers, replay
+from fabricbench.workloads.train.ddp import distribute
+
+SEED = 20080857
+
+
+def preload(cell: Cell) -> None:
+    """Import torchvision before the fork where a rank will build one of its models."""
+    if cell.device == "cpu" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
+        import torchvision.models  # noqa: F401
+
+
+def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
+    """Train for `warmup` + `steps` steps; samples are seconds per step as they passed here."""
+    torch.manual_seed(SEED)
+    train_one, model = (replay.prepare if cell.device == "replay" else prepare_real)(cell, ranks)
+    for _ in range(cell.params["warmup"]):
+        train_one()
+    steps = []
+    with region.timed():
+        for _ in range(cell.params["steps"]):
+            began = time.perf_counter()
+            train_one()  # ends when every gradient is reduced: the one synchronisation point of a step
+            steps.append(time.perf_counter() - began)
+    per_rank = ranks.gather(steps)
+    if ranks.rank != 0:
+        return Outcome()
+    return Outcome(over_ranks(per_rank, "step_s", "s"), facts(cell, model))
+
+
+def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
+    """Images per step over all ranks, and what is reduced per step (bytes as sent, so after scaling)."""
+    own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    buckets = 0
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        buckets = len(str(model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")).split(","))
+    counted = {
+        "images_per_step": cell.gpus * cell.params["batch"],
+        "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
+        "buckets": buckets,
+        "ddp": own is not model,
+    }
+    if isinstance(own, replay.ReplayedModel):
+        counted |= {"compute_s": sum(own.times), "latest_wait_s": own.device.late_s}
+    return counted
+
+
+def prepare_real(cell: Cell, ranks: Ranks) -> tuple[Callable[[], None], nn.Module]:
+    """A torchvision model, synthetic images on the device, and the plain training step."""
+    model = distribute(build_model(cell.params["model"]), cell)
+    generator = torch.Generator().manual_seed(SEED + ranks.rank)
+    size = cell.params["image_size"]
+    images = torch.randn(cell.params["batch"], 3, size, size, generator=generator)
+    labels = torch.randint(0, 1000, (cell.params["batch"],), generator=generator)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def train_one() -> None:
+        optimiser.zero_grad(set_to_none=False)  # gradients are views of DDP's buckets
+        loss_of(model(images), labels).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return train_one, model
+
+
+def build_model(name: str) -> nn.Module:
+    """A torchvision classification model with random weights, 1000 classes; ValueError if there is none."""
+    from torchvision.models import get_model
+
+    model: nn.Module = get_model(name, weights=None, **INIT.get(name, {}))
+    return model.train()
+
+
+# Their default initialisation draws from a truncated normal distribution: half a minute, for nothing here.
+INIT = {"inception_v3": {"init_weights": False}, "googlenet": {"init_weights": False}}
+
+
+def loss_of(output: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy, with auxiliary heads weighted as their papers train them (Inception 0.4, GoogLeNet 0.3)."""
+    entropy = nn.functional.cross_entropy
+    if isinstance(output, torch.Tensor):
+        return entropy(output, labels)
+    main, *others = [head for head in output if head is not None]
+    if len(output) == 3:  # GoogLeNet: logits, aux_logits2, aux_logits1
+        return entropy(main, labels) + sum(0.3 * entropy(head, labels) for head in others)
+    return entropy(main, labels) + sum(0.4 * entropy(head, labels) for head in others)
+
