@@ -7,7 +7,7 @@ record's path. So a changed cell is another file, and a cell that was changed ba
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -29,9 +29,10 @@ class Cell:
     """The workload's parameters with every default filled in."""
     fabric: Json
     """Resolved definition: name, kind, interface, rate_bit_s (of the real fabric), link_bit_s (as
-    shaped here: rate_bit_s divided by both scales), delay_s, jitter_s, loss (a share)."""
+    shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
+    multiplied by the time scale), loss (a share)."""
     backend: Json
-    """name, engine (gloo, mpi, …) and the engine's options."""
+    """name, engine (gloo, mpi, …) and the engine's options by name."""
     environment: Mapping[str, str]
     """The variables that select this fabric for this engine, and those the user adds."""
     launcher: str
@@ -63,7 +64,7 @@ class Cell:
 
     def canonical(self) -> str:
         """The cell as canonical JSON: sorted keys, no blanks, the same text for the same meaning."""
-        return canonical_json(asdict(self))
+        return canonical_json(vars(self))
 
     @classmethod
     def from_json(cls, text: str | Json) -> "Cell":

@@ -100,7 +100,9 @@ def read_record(path: Path) -> Record:
     record = parse_record(plain, where=str(path))
     name = path.name.removesuffix(".json").removesuffix(".failed")
     if name != record.id.rsplit("/", 1)[-1]:
-        raise RecordError(f"{path}: holds cell {record.id}, not the one its name says; remove it and run again")
+        raise RecordError(
+            f"{path}: holds cell {record.id}, not the one its name says; remove it and run again"
+        )
     return record
 
 
@@ -125,7 +127,9 @@ def parse_record(plain: Any, where: str = "record") -> Record:
     if record.status not in STATUSES:
         raise RecordError(f"{where}: unknown status {record.status!r}")
     if record.id != plain.get("id"):
-        raise RecordError(f"{where}: its content doesn't match its id {plain.get('id')!r}; remove it and run again")
+        raise RecordError(
+            f"{where}: its content doesn't match its id {plain.get('id')!r}; remove it and run again"
+        )
     return record
 
 

@@ -4,6 +4,7 @@ A cell that fails leaves `<record>.failed.json` beside the record's place and ex
 Snakemake knows it as a failed job and runs it again, alone, at the next call.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -40,6 +41,7 @@ def run_cell(
     """
     began = time.monotonic()
     record = Record(cell=cell, code_key=code_key, status="ok", start=_now())
+    path = path.absolute()
     work = path.parent / f".{path.stem}.work"
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -71,7 +73,9 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
     if (work / "error.json").exists():
         error = json.loads((work / "error.json").read_text(encoding="utf-8"))
         record.provenance["traceback"] = error["traceback"]
-        raise LaunchError(f"{error['who']}: {error['message']}" if error["who"] != "launcher" else error["message"])
+        raise LaunchError(
+            f"{error['who']}: {error['message']}" if error["who"] != "launcher" else error["message"]
+        )
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")
     result = json.loads((work / "result.json").read_text(encoding="utf-8"))
@@ -83,7 +87,9 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
 
 def how_it_ended(status: int) -> str:
     """An exit code, or a signal's name when negative."""
-    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+    return (
+        f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+    )
 
 
 def supervise(command: Command, environment: dict[str, str], timeout_s: float) -> int:
@@ -102,7 +108,9 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
             except subprocess.TimeoutExpired:
                 pass
             if time.monotonic() > deadline:
-                raise TimedOut(f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher")
+                raise TimedOut(
+                    f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher"
+                )
             if os.getppid() != parent:
                 raise LaunchError("whoever started this cell is gone")
     finally:
@@ -121,7 +129,9 @@ def _leave(record: Record, path: Path, accept_failures: bool) -> int:
             return 0
         write_record(record, failed)
     except OSError as error:
-        record.reason = f"{record.reason}; " * bool(record.reason) + f"can't write the record: {error.strerror}"
+        record.reason = (
+            f"{record.reason}; " * bool(record.reason) + f"can't write the record: {error.strerror}"
+        )
         _smallest_trace(record, failed)
     print(f"fabricbench: {record.id}: {record.status}: {record.reason}", file=sys.stderr)
     return 1
@@ -131,10 +141,8 @@ def _smallest_trace(record: Record, failed: Path) -> None:
     """On a full disk a failure without samples and traceback may still fit; if not, the log has to do."""
     plain: dict[str, Any] = {"samples": [], "facts": {}, "evidence": {}, "provenance": {}}
     small = Record(**(vars(record) | plain | {"status": "failed"}))
-    try:
+    with contextlib.suppress(OSError):
         write_record(small, failed)
-    except OSError:
-        pass
 
 
 def _now() -> str:

@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import select
 import signal
 import socket
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from fabricbench.errors import LaunchError
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 NODE_NAMESPACES = {"net": CLONE_NEWNET, "uts": CLONE_NEWUTS, "ipc": CLONE_NEWIPC, "mnt": CLONE_NEWNS}
-MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 16384, 1 << 18
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 
 MANAGEMENT = "mgt0"
@@ -67,9 +68,13 @@ class Node:
     namespaces: dict[str, int]
 
     def enter(self) -> None:
-        """Move the calling (single-threaded) process into this node."""
+        """Move the calling (single-threaded) process into this node, its working directory kept."""
+        here = os.getcwd()
         for kind, descriptor in self.namespaces.items():
-            _check(_libc.setns(descriptor, NODE_NAMESPACES[kind]), f"enter the {kind} namespace of {self.name}")
+            _check(
+                _libc.setns(descriptor, NODE_NAMESPACES[kind]), f"enter the {kind} namespace of {self.name}"
+            )
+        os.chdir(here)  # a mount namespace begins at its root
 
 
 def _check(result: int, what: str) -> None:
@@ -84,10 +89,31 @@ def _mount(source: str, target: str, kind: str | None, flags: int = 0, data: str
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, however it ends."""
+    """Ask the kernel to kill this process when its parent ends, however it ends.
+
+    To be called after any change of namespaces: a change of credentials withdraws it.
+    """
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the call
         os._exit(1)
+
+
+def fork_init() -> int:
+    """Fork the pid 1 of a new PID namespace, which dies with its parent; returns as os.fork does.
+
+    From within, the parent's number is always 0: a pipe tells whether it ended before the call above.
+    """
+    alive, held_by_parent = os.pipe()
+    init = os.fork()
+    if init:
+        os.close(alive)
+        return init
+    os.close(held_by_parent)
+    die_with_parent(os.getppid())
+    if select.select([alive], [], [], 0)[0]:
+        os._exit(1)
+    os.close(alive)
+    return 0
 
 
 def become_private() -> None:
@@ -131,7 +157,7 @@ def why_not_allowed(number: int) -> str:
     elif _reads(limit, "0") or number == errno.ENOSPC:
         mend = "allow them: sudo sysctl user.max_user_namespaces=10000"
     else:
-        mend = "in a container, start it with --security-opt seccomp=unconfined --cap-add SYS_ADMIN (or --privileged)"
+        mend = "start a container with --security-opt seccomp=unconfined --cap-add SYS_ADMIN, or --privileged"
     return (
         f"emulated fabrics need user namespaces, which this kernel refuses ({os.strerror(number)}): "
         f"{mend}; or set cluster.kind: host in the config"
@@ -191,7 +217,7 @@ def build(count: int, links: Sequence[Link]) -> tuple[list[Node], dict[str, Any]
             _up(hub, f"br{number}")
         nodes = []
         for k in range(count):
-            nodes.append(_make_node(k, links, hub_namespaces["net"], netem))
+            nodes.append(_make_node(k, count, links, hub_namespaces["net"], netem))
             Node("hub", "", hub_namespaces).enter()
             for number, link in enumerate(links):
                 port = f"p{number}n{k}"
@@ -203,13 +229,14 @@ def build(count: int, links: Sequence[Link]) -> tuple[list[Node], dict[str, Any]
     return nodes, describe(links[0], netem)
 
 
-def _make_node(k: int, links: Sequence[Link], hub_network: int, netem: bool) -> Node:
+def _make_node(k: int, count: int, links: Sequence[Link], hub_network: int, netem: bool) -> Node:
     from pyroute2 import IPRoute
 
     name = f"n{k}"
     _check(_libc.unshare(sum(NODE_NAMESPACES.values())), f"make the namespaces of {name}")
     socket.sethostname(name)
     _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)
+    _name_nodes(count)
     with contextlib.suppress(OSError):  # UCX and hwloc look for interfaces in /sys; some containers forbid it
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV)
     _no_ipv6()
@@ -223,6 +250,17 @@ def _make_node(k: int, links: Sequence[Link], hub_network: int, netem: bool) -> 
             _up(node, link.interface)
             _shape(node, link.interface, link, netem)
     return Node(name, _address(None, k), _open_namespaces())
+
+
+def _name_nodes(count: int) -> None:
+    """Let node names resolve to management addresses, as a cluster's do; not to a loopback address."""
+    hosts = Path("/dev/shm/hosts")
+    names = {_address(None, k): f"n{k}" for k in range(count)}
+    lines = ["127.0.0.1 localhost"]
+    lines += [f"{prefix}{address} {name}" for address, name in names.items() for prefix in ("", "::ffff:")]
+    hosts.write_text("\n".join(lines) + "\n")
+    with contextlib.suppress(OSError):  # a system without /etc/hosts does without the names
+        _mount(str(hosts), "/etc/hosts", None, MS_BIND)
 
 
 def _no_ipv6() -> None:
@@ -267,15 +305,13 @@ def _shape(ip: Any, interface: str, link: Link, netem: bool) -> None:
     parent = 0xFFFFFFFF
     if netem and (link.delay_s or link.jitter_s or link.loss):
         in_flight = round(link.rate_bit_s / 8 / FRAME_BYTES * (link.delay_s + link.jitter_s + QUEUE_S)) + 1000
-        ip.tc(
-            "add", "netem", index, 0x10000, delay=round(link.delay_s * 1e6), jitter=round(link.jitter_s * 1e6),
-            loss=100 * link.loss, limit=in_flight,
-        )  # fmt: skip
+        delay, jitter = round(link.delay_s * 1e6), round(link.jitter_s * 1e6)
+        loss = 100 * link.loss
+        ip.tc("add", "netem", index, 0x10000, delay=delay, jitter=jitter, loss=loss, limit=in_flight)
         parent = 0x10001
-    limit = round(link.rate_bit_s / 8 * QUEUE_S) + link.burst_bytes
-    ip.tc(
-        "add", "tbf", index, 0x20000, parent=parent, rate=f"{link.rate_bit_s}bit", burst=link.burst_bytes, limit=limit
-    )
+    rate, burst = f"{link.rate_bit_s}bit", link.burst_bytes
+    limit = round(link.rate_bit_s / 8 * QUEUE_S) + burst
+    ip.tc("add", "tbf", index, 0x20000, parent=parent, rate=rate, burst=burst, limit=limit)
 
 
 def describe(link: Link, netem: bool) -> dict[str, Any]:
@@ -283,7 +319,8 @@ def describe(link: Link, netem: bool) -> dict[str, Any]:
     if not (link.delay_s or link.jitter_s or link.loss):
         delay = "not emulated: none asked for"
     elif netem:
-        delay = f"emulated by netem: {link.delay_s * 1e6:g} µs, jitter {link.jitter_s * 1e6:g} µs, loss {link.loss:g}"
+        asked = f"{link.delay_s * 1e6:g} µs, jitter {link.jitter_s * 1e6:g} µs, loss {link.loss:g}"
+        delay = f"emulated by netem: {asked}"
     else:
         delay = "not emulated: this kernel has no netem"
     return {

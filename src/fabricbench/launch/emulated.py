@@ -40,14 +40,10 @@ def main(work: Path) -> int:
     cell = read_cell(work)
     neighbours = os.environ.get("FABRICBENCH_NEIGHBOURS", "").split()
     runner = os.getppid()
-    emulation.die_with_parent(runner)
     emulation.become_private()
-    outside = os.getpid()
-    child = os.fork()
-    if child:  # the PID namespace and all in it end with this child, its pid 1
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status)
-    emulation.die_with_parent(0 if os.getppid() == 0 else outside)
+    emulation.die_with_parent(runner)
+    if init := emulation.fork_init():  # the PID namespace and all in it end with this child
+        return os.waitstatus_to_exitcode(os.waitpid(init, 0)[1])
     emulation.mount_own_proc()
     nodes, shaping = emulation.build(cell.nodes, links(cell, neighbours))
     seats = Seats(

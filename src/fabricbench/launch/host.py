@@ -29,7 +29,9 @@ def check_interface(name: str) -> None:
     """Raise LaunchError naming the interfaces that exist when `name` is none of them."""
     known = [interface for _, interface in socket.if_nameindex()]
     if name not in known:
-        raise LaunchError(f"fabric interface {name!r} doesn't exist on this machine; it has: {', '.join(known)}")
+        raise LaunchError(
+            f"fabric interface {name!r} doesn't exist on this machine; it has: {', '.join(known)}"
+        )
 
 
 def main(work: Path) -> int:
@@ -40,7 +42,9 @@ def main(work: Path) -> int:
     # A bound socket handed on to rank 0: nobody can take the port between the choice and its use.
     listener = socket.create_server(("127.0.0.1", 0))
     store = f"127.0.0.1:{listener.getsockname()[1]}"
-    return start_ranks(cell, work, Seats(enter=[_stay], store=store, shaping=None, listener=listener.fileno()))
+    return start_ranks(
+        cell, work, Seats(enter=[_stay], store=store, shaping=None, listener=listener.fileno())
+    )
 
 
 def _stay() -> None:

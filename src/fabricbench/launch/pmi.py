@@ -55,7 +55,9 @@ class PmiServer:
             return
         *lines, self._unread[connection] = (self._unread[connection] + received).split(b"\n")
         for line in lines:
-            self._answer(connection, dict(word.split("=", 1) for word in line.decode().split() if "=" in word))
+            self._answer(
+                connection, dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
+            )
 
     def _answer(self, connection: socket.socket, request: dict[str, str]) -> None:
         command = request.get("cmd", "")
@@ -87,4 +89,6 @@ class PmiServer:
 
     def _get(self, request: dict[str, str]) -> str:
         value = self._values.get(request["key"])
-        return "cmd=get_result rc=-1 msg=no_such_key" if value is None else f"cmd=get_result rc=0 value={value}"
+        return (
+            "cmd=get_result rc=-1 msg=no_such_key" if value is None else f"cmd=get_result rc=0 value={value}"
+        )

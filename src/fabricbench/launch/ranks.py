@@ -41,12 +41,14 @@ class Seats:
 
 
 def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
-    """Import what the workload needs, fork all ranks of `cell`, and wait; returns 0 if every rank succeeded."""
+    """Import what the workload needs, fork all ranks of `cell`, and wait; 0 if every rank succeeded."""
     began = time.monotonic()
     entry.preload(cell)
     imported = time.monotonic()
     if (threads := len(os.listdir("/proc/self/task"))) != 1:
-        raise LaunchError(f"{threads} threads run before the ranks are forked: something computed at import time")
+        raise LaunchError(
+            f"{threads} threads run before the ranks are forked: something computed at import time"
+        )
     phases = {"import": imported - began, "forked_at": time.time()}
     server = PmiServer(cell.gpus, cell.nodes, cell.ranks_per_node)
     ranks: dict[int, int] = {}
@@ -59,7 +61,9 @@ def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
     return _watch(ranks, server, cell, work)
 
 
-def _be_rank(rank: int, cell: Cell, work: Path, seats: Seats, server: PmiServer, phases: dict[str, float]) -> None:
+def _be_rank(
+    rank: int, cell: Cell, work: Path, seats: Seats, server: PmiServer, phases: dict[str, float]
+) -> None:
     """The life of one rank; never returns."""
     status = 1
     try:
@@ -91,7 +95,7 @@ def leave_error(work: Path, who: str, error: BaseException) -> None:
     print(f"{who} failed:\n{text}", file=sys.stderr, flush=True)
     message = str(error) if isinstance(error, FabricbenchError) else f"{type(error).__name__}: {error}"
     entry_text = json.dumps({"who": who, "message": message, "traceback": text})
-    with contextlib.suppress(FileExistsError):  # the first failure is the cause
+    with contextlib.suppress(OSError):  # the first failure is the cause; on a full disk the log has to do
         temporary = work / f"error-{who.replace(' ', '-')}"
         temporary.write_text(entry_text)
         os.link(temporary, work / "error.json")

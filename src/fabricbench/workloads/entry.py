@@ -25,11 +25,13 @@ def workload(kind: str) -> ModuleType:
 def preload(cell: Cell) -> None:
     """Import before the fork whatever the ranks will need, once instead of once per rank."""
     if cell.backend["engine"] != "mpi":
-        import torch.distributed
+        pass
     workload(cell.kind).preload(cell)
 
 
-def run_rank(cell: Cell, seat: Seat, work: Path, shaping: dict[str, Any] | None, phases: dict[str, float]) -> None:
+def run_rank(
+    cell: Cell, seat: Seat, work: Path, shaping: dict[str, Any] | None, phases: dict[str, float]
+) -> None:
     """Run one rank of a cell; rank 0 leaves result.json in `work`. Raises what the workload raises."""
     cores = bind_to_cores(cell, seat)
     with meet(cell, seat) as ranks:
@@ -60,9 +62,10 @@ def check_hosts(cell: Cell, ranks: Ranks) -> None:
     """Assert that the ranks sit on as many hosts as the cell says."""
     hosts = ranks.share(sorted(set(ranks.gather(socket.gethostname()))))
     if len(hosts) != cell.nodes:
-        raise LaunchError(f"the cell asks for {cell.nodes} nodes, its ranks are on {len(hosts)}: {', '.join(hosts)}")
+        raise LaunchError(
+            f"the cell asks for {cell.nodes} nodes, its ranks are on {len(hosts)}: {', '.join(hosts)}"
+        )
 
 
 def _by_node(every: list[tuple[dict[str, Any], Any]]) -> dict[str, Any]:
     return {provenance["host"]: counters for provenance, counters in every if counters is not None}
-

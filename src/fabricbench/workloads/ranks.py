@@ -42,7 +42,7 @@ class TorchRanks:
 
         torch.set_num_threads(cell.threads_per_rank)
         host, _, port = seat.store.rpartition(":")
-        store = dist.TCPStore(
+        store = dist.TCPStore(  # type: ignore[attr-defined]
             host.strip("[]"),
             int(port),
             seat.size,
@@ -127,7 +127,11 @@ class MpiRanks:
         self._mpi.Finalize()
 
 
-ENGINES = {"gloo": TorchRanks, "nccl": TorchRanks, "mpi": MpiRanks}
+ENGINES: dict[str, type[TorchRanks] | type[MpiRanks]] = {
+    "gloo": TorchRanks,
+    "nccl": TorchRanks,
+    "mpi": MpiRanks,
+}
 
 
 @contextmanager

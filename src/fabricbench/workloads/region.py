@@ -63,7 +63,9 @@ def over_ranks(per_rank: list[list[float]], metric: str, unit: str) -> list[dict
         series(f"{name}_max_{unit}", unit, [max(step) for step in steps]),
         series(f"{name}_slowest_rank", "rank", slowest),
     ]
-    medians = [series(f"{name}_median_{unit}", unit, [_median(own)], rank=r) for r, own in enumerate(per_rank)]
+    medians = [
+        series(f"{name}_median_{unit}", unit, [_median(own)], rank=r) for r, own in enumerate(per_rank)
+    ]
     return reduced + medians
 
 

@@ -49,7 +49,9 @@ def bind_to_cores(cell: Cell, seat: Seat) -> list[int]:
     own = cores[index * cell.threads_per_rank : (index + 1) * cell.threads_per_rank]
     os.sched_setaffinity(0, own)
     if sorted(os.sched_getaffinity(0)) != own:
-        raise LaunchError(f"rank {seat.rank} asked for cores {own}, the kernel gave {os.sched_getaffinity(0)}")
+        raise LaunchError(
+            f"rank {seat.rank} asked for cores {own}, the kernel gave {os.sched_getaffinity(0)}"
+        )
     return own
 
 

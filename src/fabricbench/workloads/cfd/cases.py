@@ -23,7 +23,7 @@ def uniform(x: Array, y: Array, z: Array, t: float) -> Array:
 
 
 def vortex(x: Array, y: Array, z: Array, t: float) -> Array:
-    """Isentropic vortex of strength 5 carried diagonally through a 10 × 10 box (Shu 1998): exact for all t."""
+    """Isentropic vortex of strength 5, carried diagonally through a 10 × 10 box (Shu 1998); exact."""
     dx = (x - 5 - t + 5) % 10 - 5
     dy = (y - 5 - t + 5) % 10 - 5
     radius2 = dx**2 + dy**2 + 0 * z

@@ -3,6 +3,8 @@
 States are arrays (5, …): density, three momenta, total energy. Ideal gas, ratio of specific heats 1.4.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ def conserved(q: Array) -> Array:
 def flux(q: Array, u: Array, axis: int) -> Array:
     """The flux along `axis` of a state given in both forms."""
     speed = q[1 + axis]
-    f = u * speed
+    f: Array = u * speed
     f[1 + axis] += q[4]
     f[4] += q[4] * speed
     return f
@@ -61,7 +63,7 @@ def along(axis: int, low: int, high: int | None) -> tuple[slice, ...]:
     return tuple(cut)
 
 
-def right_hand_side(u: Array, spacing: tuple[float, float, float]) -> Array:
+def right_hand_side(u: Array, spacing: Sequence[float]) -> Array:
     """dU/dt of all interior cells; `u` (5, nx+4, ny+4, nz+4) with its ghost layers filled.
 
     Primitive variables are reconstructed linearly with central slopes (unlimited: all cases are smooth).

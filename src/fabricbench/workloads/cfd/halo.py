@@ -42,6 +42,11 @@ class Halo:
         for _, into, axis, upper in self._faces:
             u[along(axis, -GHOSTS, None) if upper else along(axis, 0, GHOSTS)] = into
 
+    def close(self) -> None:
+        """Free the requests, before MPI is finalized."""
+        for request in self._requests:
+            request.Free()
+
 
 def _spans(comm: Any, block: Block, axis: int) -> bool:
     return bool(block.neighbours[axis][0] == comm.Get_rank())

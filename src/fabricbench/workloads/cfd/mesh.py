@@ -21,14 +21,16 @@ class Block:
 
 def process_grid(cells: Triple, size: int) -> Triple:
     """The grid of `size` processes that divides the mesh with the least halo; LaunchError if none does."""
+    counts = range(1, size + 1)
     fitting = [
-        grid
-        for grid in itertools.product(range(1, size + 1), repeat=3)
-        if math.prod(grid) == size and all(n % p == 0 for n, p in zip(cells, grid, strict=True))
+        (px, py, pz)
+        for px, py, pz in itertools.product(counts, counts, counts)
+        if px * py * pz == size and not (cells[0] % px or cells[1] % py or cells[2] % pz)
     ]
     if not fitting:
         raise LaunchError(
-            f"cells {list(cells)} don't divide over {size} ranks; the nearest that do: {list(nearest(cells, size))}"
+            f"cells {list(cells)} don't divide over {size} ranks; "
+            f"the nearest that do: {list(nearest(cells, size))}"
         )
     return min(fitting, key=lambda grid: (halo_cells(cells, grid), grid))
 
@@ -48,7 +50,7 @@ def halo_cells(cells: Triple, grid: Triple) -> int:
 
 
 def block(cells: Triple, grid: Triple, rank: int) -> Block:
-    """The block of `rank`, ranks numbered with the last axis fastest; LaunchError if the mesh doesn't divide."""
+    """The block of `rank`, the last axis fastest; LaunchError if the mesh doesn't divide."""
     if any(n % p for n, p in zip(cells, grid, strict=True)):
         raise LaunchError(f"cells {list(cells)} don't divide over the process grid {list(grid)}")
     place = (rank // (grid[1] * grid[2]), rank // grid[2] % grid[1], rank % grid[2])
@@ -61,4 +63,8 @@ def block(cells: Triple, grid: Triple, rank: int) -> Block:
 
     neighbours = [(rank_at(axis, -1), rank_at(axis, 1)) for axis in range(3)]
     start = tuple(i * n for i, n in zip(place, own, strict=True))
-    return Block((own[0], own[1], own[2]), (start[0], start[1], start[2]), (neighbours[0], neighbours[1], neighbours[2]))
+    return Block(
+        (own[0], own[1], own[2]),
+        (start[0], start[1], start[2]),
+        (neighbours[0], neighbours[1], neighbours[2]),
+    )

@@ -32,11 +32,14 @@ class Solver:
         from mpi4py import MPI
 
         self.mpi, self.comm = MPI, ranks.comm
-        cells: mesh.Triple = tuple(cell.params["cells"])
+        nx, ny, nz = cell.params["cells"]
+        cells = (nx, ny, nz)
         given = cell.params["process_grid"]
-        self.grid = tuple(given) if given else mesh.process_grid(cells, ranks.size)
+        self.grid: mesh.Triple = tuple(given) if given else mesh.process_grid(cells, ranks.size)
         if int(np.prod(self.grid)) != ranks.size:
-            raise LaunchError(f"process_grid {list(self.grid)} has {np.prod(self.grid)} places for {ranks.size} ranks")
+            raise LaunchError(
+                f"process_grid {list(self.grid)} has {np.prod(self.grid)} places for {ranks.size} ranks"
+            )
         self.block = mesh.block(cells, self.grid, ranks.rank)
         self.case = CASES[cell.params["case"]]
         self.cfl = cell.params["cfl"]
@@ -44,7 +47,8 @@ class Solver:
         self.halo = Halo(ranks.comm, self.block)
         self.halo_s = 0.0
         self.time = 0.0
-        self.u = np.zeros((5, *(n + 2 * euler.GHOSTS for n in self.block.cells)))
+        # Ones, since the corners among the ghosts are never filled and must not divide by zero.
+        self.u = np.ones((5, *(n + 2 * euler.GHOSTS for n in self.block.cells)))
         self.interior = self.u[euler.along(0, euler.GHOSTS, -euler.GHOSTS)]
         self.interior[...] = euler.conserved(self.exact())
 
@@ -68,7 +72,8 @@ class Solver:
         """The same for all ranks: CFL over the sum of the axes' fastest signals."""
         q = euler.primitive(self.interior)
         signal = sum(euler.fastest(q, axis) / self.spacing[axis] for axis in range(3))
-        return self.cfl / float(self.comm.allreduce(float(np.max(signal)), op=self.mpi.MAX))
+        fastest = float(self.comm.allreduce(float(np.max(signal)), op=self.mpi.MAX))
+        return float(self.cfl) / fastest
 
     def step(self) -> None:
         """One step of the three-stage strong-stability-preserving Runge–Kutta scheme."""
@@ -84,7 +89,8 @@ class Solver:
         own = self.interior.sum(axis=(1, 2, 3))
         whole = np.empty_like(own)
         self.comm.Allreduce(own, whole)
-        return whole / float(self.comm.allreduce(self.interior[0].size))
+        mean: euler.Array = whole / float(self.comm.allreduce(self.interior[0].size))
+        return mean
 
     def error(self) -> float:
         """Root mean square difference of the density from the exact solution."""
@@ -108,8 +114,11 @@ def run(cell: Cell, ranks: MpiRanks, region: Region) -> Outcome:
             halos.append(solver.halo_s - halo_before)
     drift = float(np.abs(solver.totals() - before).max() / np.abs(before).max())
     error = solver.error()
+    solver.halo.close()
     if not drift < ROUND_OFF or (cell.params["case"] == "uniform" and not error < ROUND_OFF):
-        raise LaunchError(f"the flow is wrong: conserved quantities drift by {drift:.1e}, density error {error:.1e}")
+        raise LaunchError(
+            f"the flow is wrong: conserved quantities drift by {drift:.1e}, density error {error:.1e}"
+        )
     per_rank = ranks.gather((steps, halos))
     if ranks.rank != 0:
         return Outcome()

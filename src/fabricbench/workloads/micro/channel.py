@@ -116,13 +116,16 @@ class TorchChannel:
 
     def send_all(self, buffers: Sequence[Any], to: int) -> None:
         """dist.isend, then wait for each."""
-        for work in [self._dist.isend(buffer, to) for buffer in buffers]:
-            work.wait()
+        self._wait([self._dist.isend(buffer, to) for buffer in buffers])
 
     def receive_all(self, buffers: Sequence[Any], source: int) -> None:
         """dist.irecv, then wait for each."""
-        for work in [self._dist.irecv(buffer, source) for buffer in buffers]:
-            work.wait()
+        self._wait([self._dist.irecv(buffer, source) for buffer in buffers])
+
+    @staticmethod
+    def _wait(requests: list[Any]) -> None:
+        for request in requests:
+            request.wait()
 
     def allreduce(self, buffer: Any) -> None:
         """dist.all_reduce in place."""

@@ -29,13 +29,17 @@ def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
     with region.timed():
         for operation in cell.params["operations"]:
             for size in cell.params["sizes"]:
-                values = OPERATIONS[operation](channel, size, cell.params["warmup"], cell.params["iterations"])
+                values = OPERATIONS[operation](
+                    channel, size, cell.params["warmup"], cell.params["iterations"]
+                )
                 samples.append(series(f"{operation}_s", "s", values, bytes=size))
     wrong = ranks.gather(check(channel, max(cell.params["sizes"])))
     if ranks.rank != 0:
         return Outcome()
     if not all(wrong):
-        raise LaunchError(f"ranks {[r for r, right in enumerate(wrong) if not right]} got a wrong all-reduce result")
+        raise LaunchError(
+            f"ranks {[r for r, right in enumerate(wrong) if not right]} got a wrong all-reduce result"
+        )
     return Outcome(samples, {"checked": True, "window": {str(s): window(s) for s in cell.params["sizes"]}})
 
 

@@ -12,7 +12,7 @@ def distribute(model: nn.Module, cell: Cell, bucket_scale: float = 1.0) -> nn.Mo
     caps = [1 / bucket_scale, cell.params["bucket_mb"] / bucket_scale]
     return nn.parallel.DistributedDataParallel(
         model,
-        bucket_cap_mb_list=caps,  # type: ignore[arg-type]  # fractions of a MiB are meant
+        bucket_cap_mb_list=caps,  # fractions of a MiB are meant
         gradient_as_bucket_view=True,
-        broadcast_buffers=False,
+        forward_sync_buffers=False,  # batch statistics stay each rank's own, as in the published runs
     )

@@ -4,6 +4,7 @@ Computed from torchvision's own model on the meta device (no memory, no arithmet
 user's cache, since importing torchvision costs more than a replayed cell's whole start.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -27,10 +28,8 @@ def layers_of(model: str, image_size: int) -> list[Layer]:
     found = cached(model, image_size)
     if found is None:
         found = measure(model, image_size)
-        try:
+        with contextlib.suppress(OSError):  # a read-only home costs time, not the cell
             write_atomically(_cache_file(model, image_size), json.dumps([asdict(layer) for layer in found]))
-        except OSError:  # a read-only home costs time, not the cell
-            pass
     return found
 
 

@@ -80,9 +80,8 @@ class ReplayedModel(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """All layers one after another."""
         for weight, seconds in zip(self.weights, self.times, strict=True):
-            x = Compute.apply(
-                x, weight, self.device, FORWARD_SHARE * seconds, (1 - FORWARD_SHARE) * seconds
-            )  # type: ignore[no-untyped-call]
+            forward_s = FORWARD_SHARE * seconds
+            x = Compute.apply(x, weight, self.device, forward_s, seconds - forward_s)
         return x
 
 

@@ -20,7 +20,9 @@ SEED = 20080857
 
 
 def preload(cell: Cell) -> None:
-    """Import torchvision before the fork where a rank will build one of its models."""
+    """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
+    if cell.gpus > 1:
+        import torch._dynamo  # noqa: F401  # DDP asks it for its mode, and it brings sympy
     if cell.device == "cpu" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
         import torchvision.models  # noqa: F401
 
@@ -48,7 +50,8 @@ def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
     own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
     buckets = 0
     if isinstance(model, nn.parallel.DistributedDataParallel):
-        buckets = len(str(model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")).split(","))
+        logged = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+        buckets = len(str(logged.get("rebuilt_bucket_sizes", "")).split(","))
     counted = {
         "images_per_step": cell.gpus * cell.params["batch"],
         "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
@@ -90,7 +93,7 @@ INIT = {"inception_v3": {"init_weights": False}, "googlenet": {"init_weights": F
 
 
 def loss_of(output: Any, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy, with auxiliary heads weighted as their papers train them (Inception 0.4, GoogLeNet 0.3)."""
+    """Cross entropy, with auxiliary heads weighted as their papers do (Inception 0.4, GoogLeNet 0.3)."""
     entropy = nn.functional.cross_entropy
     if isinstance(output, torch.Tensor):
         return entropy(output, labels)
@@ -98,4 +101,3 @@ def loss_of(output: Any, labels: torch.Tensor) -> torch.Tensor:
     if len(output) == 3:  # GoogLeNet: logits, aux_logits2, aux_logits1
         return entropy(main, labels) + sum(0.3 * entropy(head, labels) for head in others)
     return entropy(main, labels) + sum(0.4 * entropy(head, labels) for head in others)
-

@@ -1,0 +1,7 @@
+"""`python -m fabricbench`."""
+
+import sys
+
+from fabricbench.cli import main
+
+sys.exit(main())

@@ -1,0 +1,67 @@
+"""Throughput and efficiency by GPU count, and time and bandwidth by message size."""
+
+import numpy as np
+import pandas as pd
+
+from fabricbench.analysis.headline import MICRO_METRICS, bus_factor
+from fabricbench.analysis.stats import ok
+
+SCALED_KINDS = ("train", "cfd")
+SHARED = ["workload", "fabric", "backend"]
+CURVE_KEY = ["workload", "backend", "gpus", "fabric", "metric", "bytes"]
+CURVE_COLUMNS = [
+    *CURVE_KEY,
+    "samples",
+    "repeats",
+    *(f"{what}_{at}" for what in ("time_s", "bandwidth_bit_s") for at in ("p10", "median", "p90")),
+    "link_bit_s",
+    "of_line_rate",
+]
+
+
+def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
+    """One row per ok training or flow cell with `efficiency`, a share: (value / gpus) / value on one GPU.
+
+    The one-GPU value is the median over repeats of the same workload, fabric and backend; without one
+    the efficiency is NaN. At a fixed batch per rank that is T(1)/T(n), weak scaling; at fixed total
+    cells, where value is DOF over time, it is T(1)/(n·T(n)), strong scaling.
+    """
+    scaled = ok(cells)
+    scaled = scaled[scaled["kind"].isin(SCALED_KINDS)]
+    one = scaled[scaled["gpus"] == 1].groupby(SHARED, as_index=False).agg(on_one=("value", "median"))
+    joined = scaled.merge(one, on=SHARED, how="left")
+    share = joined["value"] / joined["gpus"].astype(float) / joined["on_one"]
+    return joined.drop(columns="on_one").assign(efficiency=share)
+
+
+def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per message size of every ok micro cell's series, over all samples and repeats.
+
+    time_s_{p10,median,p90} in s (ping-pong: one way); bandwidth_bit_s_{…} bus bandwidth in bit/s at that
+    time's quantile (p10 is the slow end); link_bit_s as shaped; of_line_rate the median's share of it.
+    """
+    micro = cells[(cells["status"] == "ok") & (cells["kind"] == "micro")]
+    sized = samples[samples["metric"].isin(MICRO_METRICS) & samples["bytes"].notna()]
+    columns = ["cell", "workload", "backend", "gpus", "fabric", "link_bit_s"]
+    joined = sized.merge(micro[columns], on="cell", how="inner")
+    if joined.empty:
+        return pd.DataFrame(columns=CURVE_COLUMNS)
+    groups = joined.groupby(CURVE_KEY, sort=False)
+    table = groups.agg(
+        samples=("value", "size"),
+        repeats=("cell", "nunique"),
+        time_s_median=("value", "median"),
+        link_bit_s=("link_bit_s", "first"),
+    )
+    table["time_s_p10"] = groups["value"].quantile(0.1)
+    table["time_s_p90"] = groups["value"].quantile(0.9)
+    table = table.reset_index()
+    factor = [
+        bus_factor(str(metric), int(ranks))
+        for metric, ranks in zip(table["metric"], table["gpus"], strict=True)
+    ]
+    carried_bit = table["bytes"].astype(float) * 8 * np.array(factor)
+    for at, time_at in (("p10", "p90"), ("median", "median"), ("p90", "p10")):
+        table[f"bandwidth_bit_s_{at}"] = carried_bit / table[f"time_s_{time_at}"]
+    table["of_line_rate"] = table["bandwidth_bit_s_median"] / table["link_bit_s"]
+    return table[CURVE_COLUMNS]

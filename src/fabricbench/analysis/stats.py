@@ -1,0 +1,47 @@
+"""Repeats of the same measurement into one row: median and range, nothing inferred."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+KEY = ["workload", "kind", "backend", "gpus", "fabric", "unit", "emulated", "demonstration"]
+"""What is held equal among the repeats that one row stands for."""
+
+
+def ok(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells that may enter an aggregate: status ok, with a headline value."""
+    return cells[(cells["status"] == "ok") & cells["value"].notna()]
+
+
+def over_repeats(cells: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+    """One row per workload × fabric × backend × gpus: n, median, min, max and spread of `column`.
+
+    The columns are in the unit of `column`; `spread` is (max - min) / median, and NaN for one repeat.
+    """
+    good = ok(cells)
+    groups = good[good[column].notna()].groupby(KEY, sort=False, as_index=False)
+    table = groups.agg(
+        n=(column, "size"), median=(column, "median"), min=(column, "min"), max=(column, "max")
+    )
+    relative = (table["max"] - table["min"]) / table["median"]
+    return table.assign(spread=np.where(table["n"] > 1, relative, np.nan))
+
+
+def ratio_to_first(summary: pd.DataFrame, fabrics: Sequence[str]) -> pd.DataFrame:
+    """Adds `baseline` (the first of `fabrics`) and `ratio`, each median over that fabric's median.
+
+    The ratio is NaN where the first fabric has no data, and for demonstrations: they model nothing.
+    """
+    baseline = fabrics[0] if fabrics else ""
+    shared = [name for name in KEY if name != "fabric"]
+    first = summary.loc[summary["fabric"] == baseline, [*shared, "median"]]
+    joined = summary.merge(first.rename(columns={"median": "_first"}), on=shared, how="left")
+    ratio = (joined["median"] / joined["_first"]).where(~joined["demonstration"].astype(bool))
+    return joined.drop(columns="_first").assign(baseline=baseline, ratio=ratio)
+
+
+def counts(cells: pd.DataFrame) -> dict[str, int]:
+    """Cells by status, most frequent first, ties by name."""
+    found = cells["status"].value_counts()
+    return {str(name): int(n) for name, n in sorted(found.items(), key=lambda item: (-item[1], str(item[0])))}

@@ -1,0 +1,310 @@
+"""Records into one table: a row per cell of the grid and a row per raw sample; see docs/table.md."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fabricbench.analysis.headline import Headline, headline
+from fabricbench.cell import Cell, canonical_json
+from fabricbench.errors import RecordError
+from fabricbench.record import Record, Series, failure_path, read_record, write_atomically
+
+Json = Mapping[str, Any]
+
+FACTS_SCHEMA = 1
+NAMED_PARAMS = ("model", "case", "flow", "test")
+"""Parameters that name what a workload computes, the first that is there."""
+
+CELL_DTYPES = {
+    "cell": "string",
+    "workload": "string",
+    "kind": "string",
+    "model_or_case": "string",
+    "fabric": "string",
+    "fabric_kind": "string",
+    "backend": "string",
+    "engine": "string",
+    "gpus": "Int64",
+    "nodes": "Int64",
+    "ranks_per_node": "Int64",
+    "device": "string",
+    "repeat": "Int64",
+    "status": "string",
+    "reason": "string",
+    "accepted": "bool",
+    "demonstration": "bool",
+    "emulated": "bool",
+    "rate_bit_s": "float64",
+    "link_bit_s": "float64",
+    "scale_bytes": "float64",
+    "scale_time": "float64",
+    "value": "float64",
+    "unit": "string",
+    "step_s": "float64",
+    "of_line_rate": "float64",
+    "start": "datetime64[us, UTC]",
+    "end": "datetime64[us, UTC]",
+    "duration_s": "float64",
+    "overhead_s": "float64",
+    "log": "string",
+    "params": "string",
+}
+SAMPLE_DTYPES = {
+    "cell": "string",
+    "metric": "string",
+    "unit": "string",
+    "bytes": "Int64",
+    "rank": "Int32",
+    "n": "int64",
+    "value": "float64",
+}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What one campaign left behind."""
+
+    cells: pd.DataFrame
+    """One row per cell of the grid, and per combination that it doesn't support."""
+    samples: pd.DataFrame
+    """One row per raw sample of the cells of status ok."""
+    facts: dict[str, Any]
+    """{"schema", "cells": {id: {facts, evidence, phases_s, provenance}}, "provenance": [distinct values]}."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What stands on disk for one cell of the grid; the record is None where there's none to read."""
+
+    status: str
+    reason: str = ""
+    record: Record | None = None
+    headline: Headline = field(default_factory=Headline)
+    times: Json = field(default_factory=dict)
+
+
+def collect(grid: Json, results: Path) -> Tables:
+    """Read the record of every cell that `grid` names from `results` (results/<campaign>).
+
+    A cell that can't be read is a row that says so. Raises TypeError if the grid itself is malformed.
+    """
+    named = [(entry["id"], Cell.from_json(entry["cell"])) for entry in grid["cells"]]
+    outcomes = [(cell, _outcome(identity, results)) for identity, cell in named]
+    rows = [
+        _row(identity, cell, outcome, results)
+        for (identity, _), (cell, outcome) in zip(named, outcomes, strict=True)
+    ]
+    known = {cell.workload: cell for _, cell in named}
+    rows += [_unsupported_row(entry, [cell for _, cell in named], known) for entry in grid["unsupported"]]
+    good = [outcome.record for _, outcome in outcomes if outcome.record and outcome.status == "ok"]
+    return Tables(
+        cells=_frame(rows, CELL_DTYPES),
+        samples=_samples(good),
+        facts=_facts([outcome.record for _, outcome in outcomes if outcome.record]),
+    )
+
+
+def write_tables(tables: Tables, folder: Path) -> None:
+    """Write cells and samples (.parquet and .csv) and facts.json; each file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, frame in (("cells", tables.cells), ("samples", tables.samples)):
+        _write_parquet(frame, folder / f"{name}.parquet")
+        write_atomically(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    write_atomically(folder / "facts.json", json.dumps(tables.facts, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_tables(folder: Path) -> Tables:
+    """The inverse of `write_tables`; raises RecordError naming what can't be read."""
+    try:
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        cells = pd.read_parquet(folder / "cells.parquet").astype(CELL_DTYPES)
+        samples = pd.read_parquet(folder / "samples.parquet").astype(SAMPLE_DTYPES)
+    except (OSError, ValueError, KeyError) as error:
+        raise RecordError(f"{folder}: tables can't be read: {error}; collect them again") from None
+    return Tables(cells=cells, samples=samples, facts=facts)
+
+
+def _outcome(identity: str, results: Path) -> _Outcome:
+    """The record wins over a failure left beside it, since success comes last."""
+    path = results / f"{identity}.json"
+    place = path if path.exists() else failure_path(path)
+    if not place.exists():
+        log = _log(identity, results)
+        return _Outcome("missing", "no record, though it has a log: killed?" if log else "not run yet")
+    try:
+        record = read_record(place)
+        if record.id != identity:
+            raise RecordError(f"{place}: holds cell {record.id}, not {identity}")
+        _check_samples(record, place)
+        times = _times(record)
+        if record.status != "ok":
+            return _Outcome(record.status, record.reason, record, times=times)
+        if place != path:
+            raise RecordError(f"{place}: a failure record that says ok; remove it and run again")
+        found = headline(record)
+        return _Outcome("ok", record.reason or found.reason, record, found, times)
+    except (RecordError, TypeError, ValueError, KeyError, AttributeError) as error:
+        return _Outcome("unreadable", str(error))
+
+
+def _check_samples(record: Record, place: Path) -> None:
+    """A record's fields are checked on reading; what lies inside its samples is checked here."""
+    for series in record.samples:
+        if not all(isinstance(value, int | float) and isfinite(value) for value in series.values):
+            raise RecordError(f"{place}: samples of {series.metric} that aren't finite numbers")
+
+
+def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[str, Any]:
+    found, record = outcome.headline, outcome.record
+    return {
+        "cell": identity,
+        "workload": cell.workload,
+        "kind": cell.kind,
+        "model_or_case": next((str(cell.params[name]) for name in NAMED_PARAMS if name in cell.params), ""),
+        "fabric": cell.fabric["name"],
+        "fabric_kind": cell.fabric.get("kind", ""),
+        "backend": cell.backend["name"],
+        "engine": cell.backend.get("engine", ""),
+        "gpus": cell.gpus,
+        "nodes": cell.nodes,
+        "ranks_per_node": cell.ranks_per_node,
+        "device": cell.device,
+        "repeat": cell.repeat,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "accepted": bool(record and record.accepted),
+        "demonstration": cell.demonstration,
+        "emulated": cell.launcher == "emulated",
+        "rate_bit_s": _number(cell.fabric.get("rate_bit_s")),
+        "link_bit_s": _number(cell.fabric.get("link_bit_s")),
+        "scale_bytes": _number(cell.scale["bytes"]),
+        "scale_time": _number(cell.scale["time"]),
+        "value": found.value,
+        "unit": found.unit,
+        "step_s": found.step_s,
+        "of_line_rate": found.of_line_rate,
+        **outcome.times,
+        "log": _log(identity, results),
+        "params": canonical_json(cell.params),
+    }
+
+
+def _unsupported_row(entry: Json, cells: list[Cell], known: Mapping[str, Cell]) -> dict[str, Any]:
+    """What the grid decided never to run; kinds are looked up where another cell shares the name."""
+    fabric = next((cell.fabric for cell in cells if cell.fabric["name"] == entry["fabric"]), {})
+    backend = next((cell.backend for cell in cells if cell.backend["name"] == entry["backend"]), {})
+    like = known.get(entry["workload"])
+    return {
+        "cell": f"{entry['workload']}/{entry['fabric']}-{entry['backend']}-{entry['gpus']}",
+        "workload": entry["workload"],
+        "kind": like.kind if like else "",
+        "fabric": entry["fabric"],
+        "fabric_kind": fabric.get("kind", ""),
+        "backend": entry["backend"],
+        "engine": backend.get("engine", ""),
+        "gpus": entry["gpus"],
+        "status": "unsupported",
+        "reason": entry["reason"],
+        "emulated": bool(cells) and cells[0].launcher == "emulated",
+    }
+
+
+def _times(record: Record) -> dict[str, Any]:
+    """Start, end, how long the cell took and how much of that wasn't the measured region."""
+    start, end = _moment(record.start), _moment(record.end)
+    by_clock = (end - start).total_seconds() if start and end else nan
+    duration_s = _number(record.phases_s.get("total", by_clock))
+    measured_s = _number(record.phases_s.get("measured"))
+    return {"start": start, "end": end, "duration_s": duration_s, "overhead_s": duration_s - measured_s}
+
+
+def _moment(text: str) -> datetime | None:
+    """An ISO 8601 moment in UTC, also where the text doesn't say so; None for no text."""
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _log(identity: str, results: Path) -> str:
+    """The log's path, or "" where there's none."""
+    path = results / "logs" / f"{identity}.log"
+    return path.as_posix() if path.exists() else ""
+
+
+def _number(value: Any) -> float:
+    return nan if value is None else float(value)
+
+
+def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
+    """A frame of fixed columns and dtypes, also when empty; text is "" and a flag False where absent."""
+    absent: dict[str, Any] = {"string": "", "bool": False, "float64": nan}
+    columns = {
+        name: pd.Series([row.get(name, absent.get(dtype)) for row in rows], dtype=_readable(dtype))
+        for name, dtype in dtypes.items()
+    }
+    return pd.DataFrame(columns).astype(dict(dtypes))
+
+
+def _readable(dtype: str) -> Any:
+    """Integers go through their nullable dtype; the others are taken as they are."""
+    return "Int64" if dtype in ("Int64", "Int32", "int64") else dtype
+
+
+def _samples(records: list[Record]) -> pd.DataFrame:
+    """Series flattened; arrays are repeated rather than rows built, since there may be millions."""
+    flat: list[tuple[str, Series]] = [
+        (record.id, series) for record in records for series in record.samples if series.values
+    ]
+    lengths = [len(series.values) for _, series in flat]
+    per_series = _frame(
+        [
+            {"cell": cell, "metric": s.metric, "unit": s.unit, "bytes": s.bytes, "rank": s.rank, "n": 0}
+            for cell, s in flat
+        ],
+        {name: dtype for name, dtype in SAMPLE_DTYPES.items() if name != "value"},
+    )
+    frame = per_series.loc[np.repeat(per_series.index.to_numpy(), lengths)].reset_index(drop=True)
+    frame["n"] = np.concatenate([np.arange(length) for length in lengths] or [np.array([], dtype=int)])
+    frame["value"] = np.array([value for _, series in flat for value in series.values], dtype=float)
+    return frame.astype(SAMPLE_DTYPES)
+
+
+def _facts(records: list[Record]) -> dict[str, Any]:
+    """What a table can't hold, with provenance once per distinct value."""
+    distinct: dict[str, int] = {}
+    provenance: list[Any] = []
+    cells: dict[str, Any] = {}
+    for record in records:
+        key = json.dumps(record.provenance, sort_keys=True)
+        if key not in distinct:
+            distinct[key] = len(provenance)
+            provenance.append(record.provenance)
+        cells[record.id] = {
+            "facts": record.facts,
+            "evidence": record.evidence,
+            "phases_s": record.phases_s,
+            "provenance": distinct[key],
+        }
+    return {"schema": FACTS_SCHEMA, "cells": cells, "provenance": provenance}
+
+
+def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        frame.to_parquet(temporary, index=False)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,130 @@
+"""A parsed configuration: names resolved, defaults filled in, quantities in base units."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fabricbench.cell import canonical_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What makes an emulated cluster a scale model: bytes are divided, times multiplied."""
+
+    bytes: float
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The machines that a campaign runs on."""
+
+    kind: str
+    """emulated or host."""
+    nodes: int
+    gpus_per_node: int
+    binding: str
+    """auto, core or none."""
+    scale: Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """A network, and how it is selected and shaped."""
+
+    name: str
+    kind: str
+    """emulated or host."""
+    interface: str
+    rate_bit_s: int | None
+    """Line rate of the real network; None when a host's isn't given."""
+    link_bit_s: int | None
+    """Rate of the link as shaped here: rate_bit_s divided by both scales."""
+    delay_s: float
+    """One-way delay of the real network (not scaled)."""
+    jitter_s: float
+    loss: float
+    """A share, from 0 to below 1."""
+    environment: Mapping[str, str]
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The network itself, without its name here and without variables."""
+        return {key: value for key, value in vars(self).items() if key not in ("name", "environment")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A named way to communicate."""
+
+    name: str
+    engine: str
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matcher:
+    """Matches points of the grid; None matches all."""
+
+    workload: tuple[str, ...] | None = None
+    fabric: tuple[str, ...] | None = None
+    backend: tuple[str, ...] | None = None
+    gpus: tuple[int, ...] | None = None
+    repeat: tuple[int, ...] | None = None
+
+    def matches(self, *, workload: str, fabric: str, backend: str, gpus: int, repeat: int) -> bool:
+        """Whether every key that was given holds the point's value."""
+        return (
+            (self.workload is None or workload in self.workload)
+            and (self.fabric is None or fabric in self.fabric)
+            and (self.backend is None or backend in self.backend)
+            and (self.gpus is None or gpus in self.gpus)
+            and (self.repeat is None or repeat in self.repeat)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A program to run, and its part of the grid."""
+
+    name: str
+    kind: str
+    params: Mapping[str, Any]
+    """What the kind defines, and nothing else."""
+    device: str
+    fabrics: tuple[str, ...]
+    backends: tuple[str, ...]
+    gpus: tuple[int, ...]
+    repeats: int
+    ranks_per_node: int
+    threads_per_rank: int
+    timeout_s: float
+    environment: Mapping[str, str]
+    only: tuple[Matcher, ...]
+    leave_out: tuple[Matcher, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """The whole configuration. Everything by name is sorted, so that the order of keys is no difference."""
+
+    name: str
+    cluster: Cluster
+    fabrics: Mapping[str, Fabric]
+    backends: Mapping[str, Backend]
+    workloads: Mapping[str, Workload]
+    gpus: tuple[int, ...]
+    """GPU counts of workloads that don't have their own."""
+    repeats: int
+    """Repeats of workloads that don't have their own."""
+    accept_failures: bool
+    environment: Mapping[str, str]
+    only: tuple[Matcher, ...]
+    leave_out: tuple[Matcher, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data as JSON has it (lists, not tuples), keys sorted."""
+        plain: dict[str, Any] = json.loads(canonical_json(asdict(self)))
+        return plain

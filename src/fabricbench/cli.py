@@ -1,0 +1,147 @@
+"""`fabricbench`: see the grid, run a cell, collect, render. Every mistake is one line and exit status 2."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fabricbench
+from fabricbench.errors import FabricbenchError
+
+DEFAULT_CONFIG = [Path("config/config.yaml")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except FabricbenchError as error:
+        print(f"fabricbench: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader had seen enough, as `plan | head` does
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fabricbench", description=__doc__)
+    parser.add_argument("--version", action="version", version=fabricbench.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    plan = commands.add_parser("plan", help="print the grid: cells, nodes, time, and how each cell stands")
+    _takes_config(plan)
+    plan.add_argument("--remove-stale", action="store_true", help="delete records that the grid doesn't name")
+    plan.set_defaults(run=_plan)
+
+    accept = commands.add_parser("accept", help="take a cell's permanent failure as its result")
+    _takes_config(accept)
+    accept.add_argument("cell", help="the cell's id, or a unique beginning of it")
+    accept.set_defaults(run=_accept)
+
+    check = commands.add_parser("check", help="say whether this machine can emulate fabrics, and if not, why")
+    check.set_defaults(run=_check)
+
+    cell = commands.add_parser("run-cell", help="measure one cell (what each Snakemake job calls)")
+    cell.add_argument("--cell", required=True, help="the cell as canonical JSON")
+    cell.add_argument("--record", type=Path, required=True, help="where its record belongs")
+    cell.add_argument("--timeout", type=float, default=300.0, help="seconds after which it is stopped")
+    cell.add_argument("--accept-failures", type=int, default=0, help="1: a failure is a result")
+    cell.add_argument("--neighbours", default="", help="idle interfaces that emulated nodes have as well")
+    cell.set_defaults(run=_run_cell)
+
+    collect = commands.add_parser("collect", help="gather all records of a grid into tables")
+    collect.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
+    collect.add_argument("--tables", type=Path, required=True, help="the folder to write")
+    collect.set_defaults(run=_collect)
+
+    report = commands.add_parser("report", help="render the HTML page from tables")
+    report.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
+    report.add_argument("--tables", type=Path, required=True, help="the folder that collect wrote")
+    report.add_argument("--templates", type=Path, required=True, help="the folder of templates")
+    report.add_argument("--page", type=Path, required=True, help="the page to write")
+    report.add_argument(
+        "--partial", action="store_true", help="the campaign isn't complete: say so at the top"
+    )
+    report.set_defaults(run=_report)
+    return parser
+
+
+def _takes_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, nargs="+", default=DEFAULT_CONFIG, metavar="FILE")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="the folder of all campaigns")
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from fabricbench.config import load_config, parse_config
+    from fabricbench.grid import expand
+    from fabricbench.plan import plan, remove_stale, render_plan
+
+    planned = plan(expand(parse_config(load_config(options.config))), options.results)
+    print(render_plan(planned), end="")
+    if options.remove_stale:
+        print(f"removed {len(remove_stale(planned))} stale files")
+    elif planned.stale:
+        print("`fabricbench plan --remove-stale` removes them; a config changed back would find them again")
+    return 0
+
+
+def _accept(options: argparse.Namespace) -> int:
+    from fabricbench.config import load_config, parse_config
+    from fabricbench.grid import expand
+    from fabricbench.plan import accept
+
+    print(accept(expand(parse_config(load_config(options.config))), options.results, options.cell))
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from fabricbench.fabrics.emulation import why_unavailable
+
+    if reason := why_unavailable():
+        raise FabricbenchError(reason)
+    print("this machine can emulate fabrics")
+    return 0
+
+
+def _run_cell(options: argparse.Namespace) -> int:
+    from fabricbench.cell import Cell
+    from fabricbench.code_key import code_key
+    from fabricbench.runner import run_cell
+
+    cell = Cell.from_json(options.cell)
+    return run_cell(
+        cell,
+        code_key(cell.kind, cell.launcher),
+        options.record,
+        timeout_s=options.timeout,
+        accept_failures=bool(options.accept_failures),
+        neighbours=options.neighbours.split(),
+    )
+
+
+def _collect(options: argparse.Namespace) -> int:
+    from fabricbench.analysis.table import collect, write_tables
+
+    write_tables(collect(_read_json(options.grid), options.grid.parent), options.tables)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fabricbench.analysis.table import read_tables
+    from fabricbench.report.render import render
+
+    tables = read_tables(options.tables)
+    render(tables, _read_json(options.grid), {}, options.templates, options.page, options.partial)
+    return 0
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FabricbenchError(f"{path}: can't be read: {error.strerror}") from None
+    except ValueError:
+        raise FabricbenchError(f"{path}: is not JSON; remove it and call Snakemake again") from None

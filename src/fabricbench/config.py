@@ -1,0 +1,290 @@
+"""From configuration files to a campaign: merge, validate, fill in defaults, normalise units.
+
+A mistake is one line that names key, value and mend; all mistakes of a configuration are told at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fabricbench.campaign import Backend, Campaign, Cluster, Fabric, Matcher, Scale, Workload
+from fabricbench.config_schema import did_you_mean, properties, schema, schema_mistakes, shown, with_defaults
+from fabricbench.errors import ConfigError
+from fabricbench.strict_yaml import read_yaml
+from fabricbench.torchvision_models import classifiers
+from fabricbench.units import parse_duration, parse_rate, parse_share, parse_sizes
+
+_IMAGE_SIZE = {"inception_v3": 299}
+_EMULATED_ONLY = ("delay", "jitter", "loss")
+
+T = TypeVar("T")
+
+
+def load_config(paths: Sequence[Path]) -> dict[str, Any]:
+    """The files' contents, merged key by key; where two differ, or have lists, the later wins.
+
+    Raises ConfigError with file and line for what isn't YAML, doubled keys, and names that YAML turned
+    into something else.
+    """
+    merged: dict[str, Any] = {}
+    for path in paths:
+        content = read_yaml(Path(path))
+        if not isinstance(content, dict | None):
+            raise ConfigError(f"{path}: must be a mapping of keys to values")
+        merged = _merged(merged, content or {})
+    return merged
+
+
+def parse_config(raw: Mapping[str, Any]) -> Campaign:
+    """A campaign from a raw configuration; raises ConfigError with one line per mistake."""
+    if mistakes := _key_mistakes(raw):
+        raise ConfigError("\n".join(mistakes))
+    given = _plain(raw)
+    if mistakes := schema_mistakes(given):
+        raise ConfigError("\n".join(mistakes))
+    parser = _Parser(given)
+    campaign = parser.campaign()
+    if parser.mistakes:
+        raise ConfigError("\n".join(dict.fromkeys(parser.mistakes)))
+    return campaign
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Two mappings as one, recursively; `over` wins."""
+    result = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = _merged(result[key], value) if both else value
+    return result
+
+
+def _key_mistakes(value: Any, path: str = "") -> list[str]:
+    """Keys that aren't texts, which YAML makes of names such as on, no, 010."""
+    if isinstance(value, Mapping):
+        here = [
+            f"config: {path or 'top level'}: key {key!r} is not text; quote the name in the YAML file"
+            for key in value
+            if not isinstance(key, str)
+        ]
+        inner = ((f"{path}.{key}".lstrip("."), item) for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        here, inner = [], ((f"{path}.{index}", item) for index, item in enumerate(value))
+    else:
+        return []
+    return here + [mistake for below, item in inner for mistake in _key_mistakes(item, below)]
+
+
+def _plain(value: Any) -> Any:
+    """Dicts, lists and scalars only; whole floats become ints, so that 1 and 1.0 are the same."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class _Parser:
+    """Parses one configuration that satisfies the schema, and gathers the mistakes it finds."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.mistakes: list[str] = []
+        self._given = given
+        self._config = _plain(with_defaults(_with_image_sizes(given)))
+
+    def campaign(self) -> Campaign:
+        """The campaign; of use only if there are no mistakes after it."""
+        config = self._config
+        cluster = self._cluster()
+        fabrics = {name: self._fabric(name, cluster) for name in sorted(config["fabrics"])}
+        self._check_shared_interfaces(fabrics)
+        backends = {
+            name: Backend(
+                name=name,
+                engine=value["engine"],
+                options=dict(sorted(value["options"].items())),
+                environment=_environment(value["environment"]),
+            )
+            for name, value in sorted(config["backends"].items())
+        }
+        workloads = {name: self._workload(name, cluster) for name in sorted(config["workloads"])}
+        return Campaign(
+            name=config["campaign"],
+            cluster=cluster,
+            fabrics=fabrics,
+            backends=backends,
+            workloads=workloads,
+            gpus=tuple(sorted(set(config["gpus"]))),
+            repeats=config["repeats"],
+            accept_failures=config["accept_failures"],
+            environment=_environment(config["environment"]),
+            only=self._matchers("only", config["only"], workloads.values()),
+            leave_out=self._matchers("except", config["except"], workloads.values()),
+        )
+
+    def _mistake(self, path: str, text: str) -> None:
+        self.mistakes.append(f"config: {path}: {text}")
+
+    def _quantity(self, parse: Callable[[Any], T], path: str, value: Any, fallback: T) -> T:
+        """A parsed quantity, or the fallback beside a mistake."""
+        try:
+            return parse(value)
+        except ValueError as error:
+            self._mistake(path, f"{shown(value)}: {error}")
+            return fallback
+
+    def _cluster(self) -> Cluster:
+        value = self._config["cluster"]
+        if value["kind"] == "host":
+            if "scale" in self._given.get("cluster", {}):
+                self._mistake("cluster.scale", "only an emulated cluster is a scale model; remove it")
+            if value["nodes"] != 1:
+                self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
+        return Cluster(**{**value, "scale": Scale(**value["scale"])})
+
+    def _fabric(self, name: str, cluster: Cluster) -> Fabric:
+        value, path = self._config["fabrics"][name], f"fabrics.{name}"
+        if cluster.kind == "emulated":
+            if value["rate"] is None:
+                self._mistake(f"{path}.rate", "missing; an emulated link needs its rate, as 25 Gbit/s")
+            if value["interface"] == "lo":
+                self._mistake(f"{path}.interface", "'lo' is every node's own; use another name, as eth0")
+        for key in _EMULATED_ONLY:
+            if cluster.kind != "emulated" and key in self._given["fabrics"][name]:
+                self._mistake(f"{path}.{key}", "only emulated fabrics have it; remove it")
+        given_rate = value["rate"]
+        rate = None if given_rate is None else self._quantity(parse_rate, f"{path}.rate", given_rate, 0)
+        return Fabric(
+            name=name,
+            kind=cluster.kind,
+            interface=value["interface"],
+            rate_bit_s=rate,
+            link_bit_s=None if rate is None else round(rate / (cluster.scale.bytes * cluster.scale.time)),
+            delay_s=self._quantity(parse_duration, f"{path}.delay", value["delay"], 0.0),
+            jitter_s=self._quantity(parse_duration, f"{path}.jitter", value["jitter"], 0.0),
+            loss=self._quantity(parse_share, f"{path}.loss", value["loss"], 0.0),
+            environment=_environment(value["environment"]),
+        )
+
+    def _check_shared_interfaces(self, fabrics: Mapping[str, Fabric]) -> None:
+        """Two names for one interface must be one network (an A/A control)."""
+        first: dict[str, Fabric] = {}
+        for fabric in fabrics.values():
+            other = first.setdefault(fabric.interface, fabric)
+            if other.definition != fabric.definition:
+                self._mistake(
+                    f"fabrics.{fabric.name}.interface",
+                    f"{fabric.interface!r} is also fabric {other.name!r} with another definition; "
+                    "give it another interface, or the same definition for an A/A control",
+                )
+
+    def _workload(self, name: str, cluster: Cluster) -> Workload:
+        config, path = self._config, f"workloads.{name}"
+        value = config["workloads"][name]
+        ranks = value["ranks_per_node"] or cluster.gpus_per_node
+        if ranks > cluster.gpus_per_node:
+            limit = cluster.gpus_per_node
+            self._mistake(
+                f"{path}.ranks_per_node", f"{ranks} is above cluster.gpus_per_node, {limit}; lower it"
+            )
+        workload = Workload(
+            name=name,
+            kind=value["kind"],
+            params=self._params(name, value),
+            device=value["device"],
+            fabrics=self._names(f"{path}.fabrics", value["fabrics"], config["fabrics"]),
+            backends=self._names(f"{path}.backends", value["backends"], config["backends"]),
+            gpus=tuple(sorted(set(value["gpus"] or config["gpus"]))),
+            repeats=value["repeats"] or config["repeats"],
+            ranks_per_node=ranks,
+            threads_per_rank=value["threads_per_rank"],
+            timeout_s=self._quantity(_positive_duration, f"{path}.timeout", value["timeout"], 1.0),
+            environment=_environment(value["environment"]),
+            only=(),
+            leave_out=(),
+        )
+        only = self._matchers(f"{path}.only", value["only"], [workload])
+        leave_out = self._matchers(f"{path}.except", value["except"], [workload])
+        return Workload(**{**vars(workload), "only": only, "leave_out": leave_out})
+
+    def _params(self, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that the workload's kind defines; what can't change the measurement is left out."""
+        kind, path = value["kind"], f"workloads.{name}"
+        keys = properties(schema()["$defs"][kind], value)
+        params = {key: value[key] for key in sorted(keys) if key != "device"}
+        if kind == "train":
+            models = classifiers()
+            model = params["model"]
+            if models and model not in models:
+                hint = did_you_mean(model, sorted(models))
+                self._mistake(f"{path}.model", f"{shown(model)} is not a classifier of torchvision; {hint}")
+            if value["device"] != "replay":
+                del params["profile"]
+            elif params["profile"] is None:
+                self._mistake(f"{path}.profile", "None: device replay needs {images_per_s, batch, source}")
+        if kind == "micro":
+            step = params.pop("step")
+            given = params["sizes"]
+            params["sizes"] = self._quantity(lambda v: parse_sizes(v, step), f"{path}.sizes", given, [1])
+            params["operations"] = list(dict.fromkeys(params["operations"]))
+        if kind == "cfd" and (grid := params["process_grid"]):
+            wanted = value["gpus"] or self._config["gpus"]
+            if prod(grid) not in wanted:
+                self._mistake(f"{path}.process_grid", f"{grid} is for {prod(grid)} ranks, gpus is {wanted}")
+        return params
+
+    def _names(self, path: str, names: Sequence[str] | None, known: Mapping[str, Any]) -> tuple[str, ...]:
+        """Names that exist, sorted; all known ones for None."""
+        for index, name in enumerate(names or ()):
+            if name not in known:
+                self._mistake(f"{path}.{index}", f"{name!r} is not defined; {did_you_mean(name, known)}")
+        return tuple(sorted(set(known if names is None else names)))
+
+    def _matchers(
+        self, path: str, values: Sequence[Mapping[str, Any]], workloads: Iterable[Workload]
+    ) -> tuple[Matcher, ...]:
+        """Matchers whose every value occurs in the grid of these workloads."""
+        workloads = list(workloads)
+        known: dict[str, set[Any]] = {
+            "workload": {workload.name for workload in workloads},
+            "fabric": set(self._config["fabrics"]),
+            "backend": set(self._config["backends"]),
+            "gpus": {gpus for workload in workloads for gpus in workload.gpus},
+            "repeat": set(range(1, max((workload.repeats for workload in workloads), default=0) + 1)),
+        }
+        matchers = []
+        for index, value in enumerate(values):
+            matcher = {
+                key: tuple(wanted if isinstance(wanted, list) else [wanted])
+                for key, wanted in value.items()
+                if wanted is not None
+            }
+            for key, wanted in matcher.items():
+                for item in wanted:
+                    if item not in known[key]:
+                        hint = did_you_mean(item, sorted(known[key]))
+                        self._mistake(f"{path}.{index}.{key}", f"{item!r} matches nothing; {hint}")
+            matchers.append(Matcher(**matcher))
+        return tuple(matchers)
+
+
+def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with the image size that some models need, where none is given."""
+    workloads = {
+        name: {"image_size": _IMAGE_SIZE[value["model"]]} | value
+        if value.get("model") in _IMAGE_SIZE
+        else value
+        for name, value in given["workloads"].items()
+    }
+    return {**given, "workloads": workloads}
+
+
+def _positive_duration(value: float | str) -> float:
+    seconds = parse_duration(value)
+    if seconds <= 0:
+        raise ValueError("must be above 0")
+    return seconds
+
+
+def _environment(values: Mapping[str, str | int]) -> dict[str, str]:
+    return {key: str(value) for key, value in sorted(values.items())}

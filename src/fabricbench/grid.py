@@ -1,0 +1,214 @@
+"""The grid: every cell that a campaign measures, and every point that it can't.
+
+The only place that knows what makes a cell another cell, and what is unsupported.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fabricbench.campaign import Campaign, Fabric, Workload
+from fabricbench.cell import Cell, cell_id
+from fabricbench.code_key import code_key as package_code_key
+from fabricbench.errors import ConfigError, FabricbenchError
+from fabricbench.fabrics.selection import environment, why_unsupported
+from fabricbench.record import write_atomically
+
+SCHEMA = 1
+
+ENGINES = {"train": ("gloo", "nccl"), "cfd": ("mpi",), "micro": ("gloo", "mpi", "nccl")}
+"""The engines that each kind of workload runs on."""
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell with what is needed to run it."""
+
+    cell: Cell
+    code_key: str
+    timeout_s: float
+
+    @cached_property
+    def id(self) -> str:
+        """`<workload>/<slug>-<digest8>`."""
+        return cell_id(self.cell, self.code_key)
+
+    def path(self, results: Path, campaign: str) -> Path:
+        """Where its record belongs, below the folder of all results."""
+        return results / campaign / f"{self.id}.json"
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A point of the grid that can't be measured, whatever the repeat."""
+
+    workload: str
+    fabric: str
+    backend: str
+    gpus: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The campaign as plain JSON, its cells in the order of running, and what is unsupported."""
+
+    campaign: Mapping[str, Any]
+    cells: tuple[GridCell, ...]
+    unsupported: tuple[Unsupported, ...]
+
+
+class _Point(NamedTuple):
+    """One point of the grid; points sort in the order of running."""
+
+    repeat: int
+    workload: str
+    gpus: int
+    backend: str
+    fabric: str
+
+
+def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_code_key) -> Grid:
+    """The grid of a campaign: blocks (repeats) first, within each the fabrics next to each other.
+
+    `code_key` gives the key of (workload kind, launcher). Raises ConfigError when nothing is left.
+    """
+    cells = []
+    unsupported: dict[Unsupported, None] = {}
+    for point in sorted(_points(campaign)):
+        if reason := _why_not(campaign, point):
+            row = Unsupported(point.workload, point.fabric, point.backend, point.gpus, reason)
+            unsupported[row] = None
+        else:
+            workload = campaign.workloads[point.workload]
+            key = code_key(workload.kind, campaign.cluster.kind)
+            cells.append(GridCell(_cell(campaign, point), key, workload.timeout_s))
+    if not cells and not unsupported:
+        raise ConfigError("config: only, except: leave no cell to measure; loosen them")
+    return Grid(campaign.to_json(), tuple(cells), tuple(unsupported))
+
+
+def write_grid(grid: Grid, path: Path) -> bool:
+    """Write grid.json; returns False, and leaves the file alone, when it holds this grid already."""
+    plain = {
+        "schema": SCHEMA,
+        "campaign": grid.campaign,
+        "cells": [
+            {"id": cell.id, "cell": vars(cell.cell), "code_key": cell.code_key, "timeout_s": cell.timeout_s}
+            for cell in grid.cells
+        ],
+        "unsupported": [vars(row) for row in grid.unsupported],
+    }
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+    if path.is_file() and path.read_bytes() == text.encode():
+        return False
+    write_atomically(path, text)
+    return True
+
+
+def read_grid(path: Path) -> Grid:
+    """The inverse of `write_grid`; raises FabricbenchError when the file isn't such a grid."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain["schema"] != SCHEMA:
+            raise FabricbenchError(f"{path}: grid schema {plain['schema']!r}, this version reads {SCHEMA}")
+        cells = (GridCell(Cell.from_json(c["cell"]), c["code_key"], c["timeout_s"]) for c in plain["cells"])
+        unsupported = (Unsupported(**row) for row in plain["unsupported"])
+        return Grid(plain["campaign"], tuple(cells), tuple(unsupported))
+    except OSError as error:
+        raise FabricbenchError(f"{path}: can't be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise FabricbenchError(f"{path}: is no grid; remove it and call Snakemake again") from None
+
+
+def _points(campaign: Campaign) -> Iterator[_Point]:
+    """Every point that `only` and `except`, of the campaign and of its workload, leave in."""
+    for workload in campaign.workloads.values():
+        repeats = range(1, workload.repeats + 1)
+        for axes in product(repeats, workload.gpus, workload.backends, workload.fabrics):
+            repeat, gpus, backend, fabric = axes
+            point = _Point(repeat, workload.name, gpus, backend, fabric)
+            if _left_in(campaign, point) and _left_in(workload, point):
+                yield point
+
+
+def _left_in(rules: Campaign | Workload, point: _Point) -> bool:
+    at = point._asdict()
+    if any(matcher.matches(**at) for matcher in rules.leave_out):
+        return False
+    return not rules.only or any(matcher.matches(**at) for matcher in rules.only)
+
+
+def _placement(workload: Workload, gpus: int) -> tuple[int, int]:
+    """(nodes, ranks per node) for this many ranks; nodes are filled."""
+    ranks_per_node = min(workload.ranks_per_node, gpus)
+    return -(-gpus // ranks_per_node), ranks_per_node
+
+
+def _why_not(campaign: Campaign, point: _Point) -> str | None:
+    """Why a point can't be measured; None when it can."""
+    workload = campaign.workloads[point.workload]
+    engine = campaign.backends[point.backend].engine
+    nodes, ranks_per_node = _placement(workload, point.gpus)
+    if engine not in ENGINES[workload.kind]:
+        return f"{workload.kind} runs on {' or '.join(ENGINES[workload.kind])}"
+    if reason := why_unsupported(campaign.fabrics[point.fabric].kind, engine):
+        return reason
+    if engine == "nccl":
+        return f"nccl needs device cuda, which is not built yet; the workload's device is {workload.device}"
+    if workload.kind == "micro" and point.gpus == 1:
+        return "a message needs two ranks"
+    if point.gpus % ranks_per_node:
+        return f"{point.gpus} ranks don't fill nodes of {ranks_per_node}"
+    if nodes > campaign.cluster.nodes:
+        return f"needs {nodes} nodes, the cluster has {campaign.cluster.nodes}"
+    process_grid = workload.params.get("process_grid")
+    if process_grid and prod(process_grid) != point.gpus:
+        return f"process grid {process_grid} is for {prod(process_grid)} ranks"
+    return None
+
+
+def _cell(campaign: Campaign, point: _Point) -> Cell:
+    workload = campaign.workloads[point.workload]
+    backend = campaign.backends[point.backend]
+    fabric = campaign.fabrics[point.fabric]
+    nodes, ranks_per_node = _placement(workload, point.gpus)
+    resolved = _fabric(fabric, campaign.cluster.scale.time)
+    return Cell(
+        workload=workload.name,
+        kind=workload.kind,
+        params=workload.params,
+        fabric=resolved,
+        backend={"name": backend.name, "engine": backend.engine, "options": backend.options},
+        environment={
+            **environment(resolved, backend.engine),
+            **campaign.environment,
+            **fabric.environment,
+            **backend.environment,
+            **workload.environment,
+        },
+        launcher=campaign.cluster.kind,
+        binding=campaign.cluster.binding,
+        gpus=point.gpus,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        threads_per_rank=workload.threads_per_rank,
+        device=workload.device,
+        scale=vars(campaign.cluster.scale),
+        repeat=point.repeat,
+    )
+
+
+def _fabric(fabric: Fabric, time_scale: float) -> dict[str, Any]:
+    """A fabric as a cell has it: delay and jitter as shaped here, which is times the time scale."""
+    return {
+        "name": fabric.name,
+        **fabric.definition,
+        "delay_s": fabric.delay_s * time_scale,
+        "jitter_s": fabric.jitter_s * time_scale,
+    }

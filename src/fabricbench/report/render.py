@@ -1,0 +1,165 @@
+"""Tables and grid into one self-contained HTML page. Every text from records, config and logs is escaped."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from fabricbench.analysis.table import Tables
+from fabricbench.record import write_atomically
+from fabricbench.report import setting, words
+from fabricbench.report.heatmap import heatmap
+from fabricbench.report.panels import message_groups, scaling_groups
+
+Json = Mapping[str, Any]
+
+COMMAND = "snakemake --profile profiles/local"
+MOST_TROUBLES = 6
+"""Cells without a result that the first screen names; the table below has all."""
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """One row of the table of all cells. Each `_key` sorts its column."""
+
+    cell: str
+    status: str
+    reason: str
+    accepted: bool
+    demonstration: bool
+    value: str
+    value_key: str
+    repeat: str
+    start: str
+    duration: str
+    duration_key: str
+    overhead: str
+    overhead_key: str
+    log: str
+    link: str
+    """The log relative to the page, quoted, beginning with ./ or ../; "" where there's none."""
+
+
+def render(
+    tables: Tables, grid: Json, provenance: Json, template_dir: Path, out: Path, partial: bool
+) -> None:
+    """Write the page to `out`, whole or not at all.
+
+    `provenance` is what the caller knows about this run: `command` replaces the usual one, any other
+    key is shown as it is. `partial` marks a page made although cells have failed.
+    """
+    style, script = (_plain_text(template_dir / name) for name in ("style.css", "script.js"))
+    environment = Environment(
+        loader=FileSystemLoader(template_dir),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    page = environment.get_template("index.html.j2").render(
+        _context(tables, grid, provenance, out, partial)
+        | {"style": Markup(style), "script": Markup(script), "script_hash": _csp_hash(script), "svg": Markup}
+    )
+    write_atomically(out, page)
+
+
+def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: bool) -> dict[str, Any]:
+    """All that the template shows, as texts and small frozen objects."""
+    cells = tables.cells
+    fabrics = setting.fabric_order(grid)
+    lines = [_line(row, out) for row in cells.to_dict("records")]
+    troubles = [line for line in lines if line.status not in ("ok", "unsupported") and not line.accepted]
+    evidence, evidence_left_out = setting.counters(tables)
+    return {
+        "campaign": str(grid["campaign"].get("name", "campaign")),
+        "summary": setting.summary(cells, fabrics),
+        "period": _period(cells),
+        "partial": partial,
+        "command": str(provenance.get("command", COMMAND)),
+        "about_run": {str(name): str(value) for name, value in provenance.items() if name != "command"},
+        "jobs": int((cells["status"] != "unsupported").sum()),
+        "statuses": setting.status_counts(cells),
+        "troubles": troubles,
+        "troubles_shown": troubles[:MOST_TROUBLES],
+        "assumptions": setting.assumptions(tables),
+        "scaled": bool((cells["scale_bytes"] * cells["scale_time"] > 1).any()),
+        "fabrics": _fabrics(cells, fabrics),
+        "groups": heatmap(cells, fabrics) if fabrics else [],
+        "training": scaling_groups(tables, "train", fabrics),
+        "flow": scaling_groups(tables, "cfd", fabrics),
+        "messages": message_groups(tables, fabrics),
+        "lines": lines,
+        "config": setting.config_text(grid),
+        "versions": setting.versions(tables),
+        "shaping": setting.shaping(tables),
+        "evidence": evidence,
+        "evidence_left_out": evidence_left_out,
+        "plural": words.plural,
+    }
+
+
+def _fabrics(cells: pd.DataFrame, fabrics: list[str]) -> list[tuple[str, str]]:
+    """Each fabric with the line rate of the real network, "" where it isn't known."""
+    rates = cells.dropna(subset=["rate_bit_s"]).drop_duplicates("fabric").set_index("fabric")["rate_bit_s"]
+    return [(name, words.bit_rate(float(rates[name])) if name in rates.index else "") for name in fabrics]
+
+
+def _period(cells: pd.DataFrame) -> str:
+    """When the cells ran: one day or two, in UTC."""
+    start, end = cells["start"].min(), cells["end"].max()
+    if pd.isna(start) or pd.isna(end):
+        return ""
+    last = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+    return f"{start:%Y-%m-%d %H:%M} to {last} UTC"
+
+
+def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
+    log = str(row["log"])
+    missing = row["value"] != row["value"]
+    return CellLine(
+        cell=str(row["cell"]),
+        status=str(row["status"]),
+        reason=str(row["reason"]),
+        accepted=bool(row["accepted"]),
+        demonstration=bool(row["demonstration"]),
+        value=words.DASH if missing else f"{words.number(row['value'])} {row['unit']}",
+        value_key=_key(row["value"]),
+        repeat=words.DASH if pd.isna(row["repeat"]) else str(row["repeat"]),
+        start=words.DASH if pd.isna(row["start"]) else f"{row['start']:%Y-%m-%d %H:%M:%S}",
+        duration=words.seconds(row["duration_s"]),
+        duration_key=_key(row["duration_s"]),
+        overhead=words.seconds(row["overhead_s"]),
+        overhead_key=_key(row["overhead_s"]),
+        log=log,
+        link=_link(log, out),
+    )
+
+
+def _key(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.9g}"
+
+
+def _link(log: str, out: Path) -> str:
+    """A relative URL that can be nothing but a path, whatever the log is called."""
+    if not log:
+        return ""
+    relative = Path(os.path.relpath(log, out.parent)).as_posix()
+    return quote(relative if relative.startswith("../") else f"./{relative}")
+
+
+def _plain_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _csp_hash(script: str) -> str:
+    """The script's digest as a Content-Security-Policy wants it: no other script may run."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"

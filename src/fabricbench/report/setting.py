@@ -1,0 +1,240 @@
+"""What a campaign ran on, in plain words: emulation and its assumptions, versions, counters, config."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from fabricbench.analysis.stats import counts
+from fabricbench.analysis.table import Tables
+from fabricbench.report import words
+from fabricbench.report.panels import DataTable, emulation_of
+
+Json = Mapping[str, Any]
+
+MOST_COUNTER_ROWS = 2000
+NOT_KEPT = (
+    "Start-up latency, eager, rendezvous and segment thresholds, TCP slow start, incast, and the cost of "
+    "reduction on shared cores are not kept by a scale model. Where those decide, its ratios don't hold."
+)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One thing that an emulated campaign rests on."""
+
+    term: str
+    text: str
+
+
+def fabric_order(grid: Json) -> list[str]:
+    """The fabrics of the grid in the config's order; the first one is what ratios are taken to."""
+    used = [str(entry["cell"]["fabric"]["name"]) for entry in grid["cells"]]
+    used += [str(entry["fabric"]) for entry in grid["unsupported"]]
+    configured = grid["campaign"].get("fabrics", {})
+    named = [str(name) for name in configured] if isinstance(configured, Mapping) else []
+    return [name for name in dict.fromkeys([*named, *used]) if name in set(used)]
+
+
+def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
+    """What was compared, in one sentence."""
+    if cells.empty:
+        return "The grid names no cells."
+    jobs = cells[cells["status"] != "unsupported"]
+    cells = cells if jobs.empty else jobs
+    workloads = [str(name) for name in cells["workload"].unique()]
+    backends = [str(name) for name in cells["backend"].unique()]
+    gpus = [str(n) for n in sorted(int(n) for n in cells["gpus"].unique())]
+    repeats = cells["repeat"].dropna()
+    often = f", {words.plural(int(repeats.max()), 'repeat')} each" if not repeats.empty else ""
+    return (
+        f"{words.listed(workloads)} on {words.listed(fabrics)}, over {words.listed(backends)}, "
+        f"on {words.listed(gpus)} GPUs{often}."
+    )
+
+
+def assumptions(tables: Tables) -> list[Assumption]:
+    """What the emulated cells assume; nothing for a campaign on real networks."""
+    cells = tables.cells[tables.cells["emulated"] & (tables.cells["status"] != "unsupported")]
+    if cells.empty:
+        return []
+    found = [
+        Assumption(
+            "Nodes",
+            f"Up to {words.plural(int(cells['nodes'].max()), 'node')} as network namespaces on one machine, "
+            "which share its cores and memory.",
+        ),
+        Assumption("Links", _links(cells)),
+    ]
+    if scaled := _scales(cells):
+        found.append(Assumption("Scale model", scaled))
+    delays = _distinct(emulation_of(tables.facts, cell).get("delay") for cell in cells["cell"])
+    found.append(
+        Assumption("Delay", " ".join(f"{_sentence(delay)}." for delay in delays) or "No cell recorded how.")
+    )
+    found += _compute(cells)
+    found.append(Assumption("Not kept", NOT_KEPT))
+    return found
+
+
+def _links(cells: pd.DataFrame) -> str:
+    rates = cells[["fabric", "rate_bit_s", "link_bit_s"]].dropna().drop_duplicates()
+    each = [
+        f"{row['fabric']} {words.bit_rate(row['rate_bit_s'])} → {words.bit_rate(row['link_bit_s'])}"
+        for row in rates.to_dict("records")
+    ]
+    return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+
+
+def _scales(cells: pd.DataFrame) -> str:
+    """S and D explained; "" where nothing is scaled."""
+    pairs = cells[["scale_bytes", "scale_time"]].drop_duplicates().itertuples(index=False)
+    scales = [f"S = {words.compact(s)} and D = {words.compact(d)}" for s, d in pairs if s * d != 1]
+    if not scales:
+        return ""
+    return (
+        f"{words.listed(scales)}: bytes on the wire are divided by S and times multiplied by D, so that a "
+        "link at rate / (S·D) holds up a step for the same share of its time as the real link would."
+    )
+
+
+def _compute(cells: pd.DataFrame) -> list[Assumption]:
+    """What stands for compute, and from which profile."""
+    found = []
+    if (cells["device"] == "replay").any():
+        replayed = cells[cells["device"] == "replay"]
+        profiles = _distinct(_profile(yaml.safe_load(text)) for text in replayed["params"])
+        text = (
+            f"Replaced by waits in {words.listed(_distinct(replayed['workload']))}: real DDP, real buckets "
+            "and real bytes on the links, but each layer waits for as long as a real GPU took. "
+            f"Profiles: {'; '.join(profiles) or 'not recorded'}."
+        )
+        found.append(Assumption("Compute", text))
+    shown = cells[cells["demonstration"]]
+    if not shown.empty:
+        text = (
+            f"Real, on this machine's cores, in {words.listed(_distinct(shown['workload']))}. Real "
+            "compute on scaled links is a model of nothing: these cells are marked, and fabrics aren't "
+            "compared by them."
+        )
+        found.append(Assumption("Demonstration", text))
+    return found
+
+
+def _profile(params: Json) -> str:
+    """`vgg16 at 130.9 images/s with a batch of 64 (source)`, as far as it is known."""
+    profile = params.get("profile")
+    if not isinstance(profile, Mapping):
+        return str(profile) if profile else ""
+    text = str(params.get("model", ""))
+    if "images_per_s" in profile:
+        text += f" at {profile['images_per_s']} images/s"
+    if "batch" in profile:
+        text += f" with a batch of {profile['batch']}"
+    return f"{text} ({profile['source']})" if "source" in profile else text
+
+
+def versions(tables: Tables) -> DataTable:
+    """Distinct hosts, processors, kernels and versions, each with the number of cells it holds for."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for cell, entry in tables.facts["cells"].items():
+        provenance = tables.facts["provenance"][entry["provenance"]]
+        for pair in _described(provenance):
+            seen.setdefault(pair, set()).add(cell)
+    found = sorted(seen.items(), key=lambda item: [_natural(text) for text in item[0]])
+    rows = [[what, value, f"{len(cells):,}"] for (what, value), cells in found]
+    return DataTable(["what", "value", "cells"], rows, frozenset({"cells"}))
+
+
+def _described(provenance: Json) -> Iterable[tuple[str, str]]:
+    for name, label in (
+        ("fabricbench", "fabricbench"),
+        ("revision", "git revision"),
+        ("python", "Python"),
+        ("kernel", "kernel"),
+    ):
+        if provenance.get(name):
+            yield label, str(provenance[name])
+    for ranks in provenance.get("ranks") or []:
+        if ranks.get("cpu"):
+            yield "processor", str(ranks["cpu"])
+        hosts = ranks.get("host") or []
+        for host in [hosts] if isinstance(hosts, str) else hosts:
+            yield "node", str(host)
+        for name, version in (ranks.get("versions") or {}).items():
+            yield str(name), str(version)
+        for name, value in (ranks.get("environment") or {}).items():
+            yield f"environment: {name}", str(value)
+        for path in ranks.get("hidden_config") or []:
+            yield "configuration file outside the job", str(path)
+
+
+def counters(tables: Tables) -> tuple[DataTable, int]:
+    """What the kernel counted in the timed region, and how many rows were left out of the page."""
+    rows = []
+    for cell in tables.cells.loc[tables.cells["status"] == "ok", "cell"]:
+        nodes = tables.facts["cells"].get(cell, {}).get("evidence", {}).get("nodes") or {}
+        for node, interfaces in nodes.items():
+            for interface, counted in interfaces.items():
+                received, sent = counted.get("rx_bytes"), counted.get("tx_bytes")
+                rows.append([str(cell), str(node), str(interface), _count(received), _count(sent)])
+    names = ["cell", "node", "interface", "received, bytes", "sent, bytes"]
+    shown = rows[:MOST_COUNTER_ROWS]
+    return DataTable(names, shown, frozenset(names[3:])), len(rows) - len(shown)
+
+
+def shaping(tables: Tables) -> DataTable:
+    """How links were shaped, once per distinct setting."""
+    names = ["fabric", "shaping", "link", "burst", "delay", "trustworthy from"]
+    shown: dict[str, Callable[[Any], str]] = {
+        "shaping": str,
+        "link_bit_s": words.bit_rate,
+        "burst_bytes": words.size,
+        "delay": str,
+    }
+    shown |= {"trustworthy_from_bytes": words.size}
+    rows = []
+    for cell, fabric in tables.cells[["cell", "fabric"]].itertuples(index=False):
+        if found := emulation_of(tables.facts, cell):
+            rows.append([fabric, *(_shown(found.get(name), show) for name, show in shown.items())])
+    unique = [list(row) for row in dict.fromkeys(tuple(row) for row in rows)]
+    return DataTable(names, unique, frozenset({"link", "burst", "trustworthy from"}))
+
+
+def status_counts(cells: pd.DataFrame) -> list[tuple[str, int]]:
+    """Statuses with their number: ok first, then by number."""
+    return sorted(counts(cells).items(), key=lambda item: item[0] != "ok")
+
+
+def config_text(grid: Json) -> str:
+    """The configuration as it was run, defaults filled in, as YAML."""
+    return yaml.safe_dump(dict(grid["campaign"]), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _shown(value: Any, show: Callable[[Any], str]) -> str:
+    """A recorded setting through `show`; as it is where that doesn't fit, and a dash for none."""
+    if value is None:
+        return words.DASH
+    return show(value) if show is str or isinstance(value, int | float) else str(value)
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts n2 before n10, and regardless of case."""
+    parts = re.findall(r"\d+|\D+", text.lower())
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else words.DASH
+
+
+def _distinct(values: Iterable[Any]) -> list[str]:
+    """Texts in order of appearance, each once, without the empty ones."""
+    return [str(value) for value in dict.fromkeys(values) if value]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,74 @@
+"""Numbers as people write them: sensible digits, a unit everywhere, a dash for none."""
+
+from collections.abc import Callable
+from math import floor, isfinite, log10
+
+DASH = "–"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Three significant digits without an exponent: 1,234 · 56.7 · 0.0891."""
+    if not isfinite(value):
+        return DASH
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - floor(log10(abs(value))))
+    return f"{value:,.{decimals}f}"
+
+
+def span(low: float, high: float) -> str:
+    """A range with the digits of its ends; one number where both ends read the same."""
+    first, last = number(low), number(high)
+    return first if first == last else f"{first}–{last}"
+
+
+def ratio(value: float) -> str:
+    """`1.23×`; two decimals, since three would promise more than repeats give."""
+    return f"{value:.2f}×" if isfinite(value) else DASH
+
+
+def share(value: float) -> str:
+    """A share as per cent."""
+    return f"{value * 100:.0f} %" if isfinite(value) else DASH
+
+
+def seconds(value: float, show: Callable[[float], str] = number) -> str:
+    """A time in s, ms or µs; `show` writes the number."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if abs(value) * factor >= 1:
+            return f"{show(value * factor)} {unit}"
+    return f"{show(value * 1e6)} µs" if isfinite(value) else DASH
+
+
+def bit_rate(value: float) -> str:
+    """A rate in Gbit/s, Mbit/s or kbit/s."""
+    if not isfinite(value):
+        return DASH
+    for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if value >= factor:
+            return f"{compact(value / factor)} {unit}"
+    return f"{compact(value)} bit/s"
+
+
+def size(value: float) -> str:
+    """A message size in MiB, KiB or B."""
+    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+        if value >= factor:
+            return f"{compact(value / factor)} {unit}"
+    return f"{compact(value)} B"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(items: list[str]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "none"
+
+
+def compact(value: float) -> str:
+    """At most three significant digits and no trailing zeros: 25, 1.5, 12.5; for axes and settings."""
+    text = number(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,81 @@
+"""What the Snakefile needs to know of a campaign, in one call.
+
+Imported while Snakemake parses, on every node of a cluster as well: keep it light.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricbench.config import parse_config
+from fabricbench.errors import FabricbenchError as UserError
+from fabricbench.grid import GridCell, expand, write_grid
+from fabricbench.plan import set_aside_unreadable
+
+__all__ = ["Prepared", "UserError", "prepare"]
+
+TABLES = ("cells.parquet", "samples.parquet", "cells.csv", "samples.csv", "facts.json")
+PACKAGE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign as its rules see it."""
+
+    name: str
+    cells: Mapping[str, GridCell]
+    """By id, which is the record's path below results/<campaign>/ without its ending."""
+    interfaces: str
+    """All interfaces of an emulated node, as words."""
+    accept_failures: bool
+    set_aside: list[str]
+    """A line for every unreadable record that was moved away."""
+    tables: tuple[str, ...] = TABLES
+
+    @property
+    def analysis_code(self) -> list[str]:
+        """Source files whose change renews the tables."""
+        return [*_sources("analysis"), str(PACKAGE / "record.py")]
+
+    @property
+    def report_code(self) -> list[str]:
+        """Source files whose change renews the page alone."""
+        return _sources("report")
+
+
+def prepare(config: Mapping[str, Any], results: Path, *, main_process: bool) -> Prepared:
+    """Parse the config, expand the grid, and leave results/<campaign>/grid.json for the rules behind.
+
+    Only Snakemake's main process writes and tidies: the jobs it starts parse the Snakefile as well.
+    Raises ConfigError with one line per mistake.
+    """
+    campaign = parse_config(config)
+    grid = expand(campaign)
+    set_aside = []
+    if main_process:
+        set_aside = set_aside_unreadable(grid, results)
+        write_grid(grid, results / campaign.name / "grid.json")
+    interfaces = dict.fromkeys(fabric.interface for fabric in campaign.fabrics.values())
+    return Prepared(
+        name=campaign.name,
+        cells={cell.id: cell for cell in grid.cells},
+        interfaces=" ".join(interfaces),
+        accept_failures=campaign.accept_failures,
+        set_aside=set_aside,
+    )
+
+
+def use_this_python(checkout: Path) -> None:
+    """Let rules find the tools beside the Python that runs Snakemake, activated or not, and this package.
+
+    A rule's conda environment comes before both on its own PATH; the package itself it takes from here.
+    """
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    os.environ["PYTHONPATH"] = str(checkout / "src")
+
+
+def _sources(folder: str) -> list[str]:
+    return sorted(str(path) for path in (PACKAGE / folder).glob("*.py"))

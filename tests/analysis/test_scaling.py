@@ -1,0 +1,71 @@
+"""Scaling efficiency and message curves give known answers."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from records import make_cell, make_grid, make_record, put
+
+from fabricbench.analysis.scaling import curves, efficiency
+from fabricbench.analysis.table import Tables, collect
+from fabricbench.cell import Cell
+from fabricbench.record import Series
+
+
+def tables_of(tmp_path: Path, steps: list[tuple[Cell, list[float]]]) -> Tables:
+    """Tables of cells with given step times."""
+    for cell, values in steps:
+        put(make_record(cell, values), tmp_path)
+    return collect(make_grid([cell for cell, _ in steps]), tmp_path)
+
+
+def test_weak_scaling_is_time_on_one_over_time_on_n(tmp_path: Path) -> None:
+    """Fixed batch per rank: 1.0 s on one GPU (median of 0.9, 1.0, 1.3) and 1.25 s on four are 80 %."""
+    steps = [(make_cell(gpus=1, repeat=i), [t]) for i, t in enumerate((0.9, 1.0, 1.3), start=1)]
+    steps += [(make_cell(gpus=4, repeat=i), [t]) for i, t in enumerate((1.25, 2.0), start=1)]
+    table = efficiency(tables_of(tmp_path, steps).cells)
+    assert list(table.loc[table["gpus"] == 4, "efficiency"]) == pytest.approx([0.8, 0.5])
+    assert table.loc[table["gpus"] == 1, "efficiency"].median() == pytest.approx(1.0)
+
+
+def test_strong_scaling_is_time_on_one_over_n_times_time_on_n(tmp_path: Path) -> None:
+    """Fixed total cells: 1.0 s on one rank, 0.625 s on two are 80 %."""
+    steps = [(make_cell("cfd", gpus=1), [1.0]), (make_cell("cfd", gpus=2), [0.625])]
+    table = efficiency(tables_of(tmp_path, steps).cells).set_index("gpus")
+    assert table.loc[2, "efficiency"] == pytest.approx(1.0 / (2 * 0.625))
+
+
+def test_no_efficiency_without_one_gpu_of_the_same_fabric(tmp_path: Path) -> None:
+    """The reference is the same workload, fabric and backend; another fabric's doesn't stand in."""
+    steps = [(make_cell(gpus=1), [1.0]), (make_cell(gpus=4, fabric="opa"), [1.0])]
+    table = efficiency(tables_of(tmp_path, steps).cells).set_index("fabric")
+    assert pd.isna(table.loc["opa", "efficiency"])
+
+
+def test_curves_pool_samples_and_repeats(tmp_path: Path) -> None:
+    """1 MB in 0.1 … 1.1 s over two repeats: median 0.6 s, 10 % 0.2 s, 90 % 1.0 s; bandwidths accordingly."""
+    cells = [make_cell("micro", repeat=repeat) for repeat in (1, 2)]
+    times = [[0.1, 0.3, 0.5, 0.7, 0.9, 1.1], [0.2, 0.4, 0.6, 0.8, 1.0]]
+    for cell, values in zip(cells, times, strict=True):
+        series = [
+            Series(metric=metric, unit="s", bytes=1_000_000, values=values)
+            for metric in ("stream_s", "allreduce_s")
+        ]
+        put(make_record(cell, samples=series), tmp_path)
+    tables = collect(make_grid(cells), tmp_path)
+    table = curves(tables.cells, tables.samples).set_index("metric")
+    stream, allreduce = table.loc["stream_s"], table.loc["allreduce_s"]
+    assert (stream["samples"], stream["repeats"]) == (11, 2)
+    assert [stream[f"time_s_{at}"] for at in ("p10", "median", "p90")] == pytest.approx([0.2, 0.6, 1.0])
+    assert [stream[f"bandwidth_bit_s_{at}"] for at in ("p10", "median", "p90")] == pytest.approx(
+        [8e6, 8e6 / 0.6, 40e6]
+    )
+    assert allreduce["bandwidth_bit_s_median"] == pytest.approx(8e6 / 0.6 * 1.5)
+    assert stream["of_line_rate"] == pytest.approx(8e6 / 0.6 / 50e6)
+
+
+def test_nothing_measured_is_empty(tmp_path: Path) -> None:
+    """Without ok cells both tables are empty and keep their columns."""
+    tables = collect(make_grid([make_cell(), make_cell("micro")]), tmp_path)
+    assert "efficiency" in efficiency(tables.cells)
+    assert "time_s_median" in curves(tables.cells, tables.samples)

@@ -1,0 +1,368 @@
+"""The configuration: what is accepted, what is normalised, and the line that each mistake gives."""
+
+import copy
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricbench import config as config_module
+from fabricbench.config import load_config, parse_config
+from fabricbench.config_schema import schema
+from fabricbench.errors import ConfigError
+from fabricbench.units import parse_bytes, parse_duration, parse_rate, parse_share, parse_sizes
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PROFILE = {"images_per_s": 130.9, "batch": 64, "source": "a test"}
+BASE: dict[str, Any] = {
+    "cluster": {"nodes": 2, "gpus_per_node": 2},
+    "fabrics": {"ethernet": {"interface": "eth0", "rate": "25 Gbit/s"}},
+    "backends": {"gloo": {"engine": "gloo"}, "mpi": {"engine": "mpi"}},
+    "gpus": [1, 4],
+    "workloads": {
+        "vgg16": {"kind": "train", "model": "vgg16", "device": "replay", "profile": PROFILE},
+        "messages": {"kind": "micro"},
+        "euler": {"kind": "cfd"},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = frozenset({"vgg11", "vgg16", "vgg19", "inception_v3", "resnet18"})
+    monkeypatch.setattr(config_module, "classifiers", lambda: names)
+
+
+def changed(path: str, value: Any, base: dict[str, Any] = BASE) -> dict[str, Any]:
+    """A copy of a configuration with the value at a dotted path replaced."""
+    config = copy.deepcopy(base)
+    *parents, last = path.split(".")
+    place = config
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return config
+
+
+HOST = changed("cluster", {"kind": "host", "gpus_per_node": 4})
+
+
+def mistakes(config: dict[str, Any]) -> list[str]:
+    """The lines that a configuration's mistakes give."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(config)
+    return str(caught.value).splitlines()
+
+
+MISTAKES = [
+    # unknown, missing and wrongly typed keys
+    ("fabrics.ethernet.rats", "1 Gbit/s", ": unknown key; did you mean 'rate'?"),
+    ("workload", {}, ": unknown key; did you mean 'workloads'?"),
+    ("workloads.vgg16.modle", "x", ": unknown key; did you mean 'model'?"),
+    ("workloads.messages.bucket_mb", 1, ": unknown key; known: kind, gpus,"),
+    ("workloads.vgg16.profile", {"images_per_s": 1, "batch": 1}, ".source: missing; Where"),
+    ("workloads.new", {"kind": "train"}, ".model: missing; An image classifier of torchvision"),
+    ("workloads.new", {"model": "x"}, ".kind: missing; train: PyTorch DDP"),
+    ("workloads.new", {"kind": "trian", "foo": 1}, ".kind: 'trian' is not known; did you mean 'train'?"),
+    ("workloads.new", {"kind": "train", "model": "vgg16", "device": "replay"}, ".profile: missing; device"),
+    ("workloads.vgg16.profile", None, ": None: device replay needs {images_per_s"),
+    ("workloads.euler.device", "replay", ": 'replay' is not known; known: cpu"),
+    ("workloads.euler.steps", 1.5, ": 1.5 is not a whole number; write a whole number"),
+    ("workloads.euler.cells", [8, 8], ": [8, 8] must have at least 3 values"),
+    ("backends.gloo.engine", "glo", ": 'glo' is not known; did you mean 'gloo'?"),
+    ("accept_failures", "yes", ": 'yes' is not true or false; write true or false"),
+    ("gpus", 4, ": 4 is not a list; write [4]"),
+    ("gpus", ["4"], ".0: '4' is not a whole number; write it without quotes or unit"),
+    ("repeats", 0, ": 0 must be at least 1"),
+    ("repeats", None, ": None is not a whole number; give it a value, or leave the key out"),
+    ("campaign", 2024, ": 2024 is not text; quote it: \"2024\""),
+    ("environment", {"A": 1.1}, ".A: 1.1 is not text or a whole number; quote it: \"1.1\""),
+    ("environment", {"1A": "x"}, ".1A: not a usable name; a variable's name"),
+    ("cluster.kind", "slurm", ": 'slurm' is not built yet; use emulated or host"),
+    ("cluster.scale", {"bytes": 0.5}, ".bytes: 0.5 must be at least 1"),
+    # names
+    ("campaign", "a/b", ": 'a/b' is not a usable name; use letters"),
+    ("fabrics.a b", {"interface": "eth1", "rate": 1e9}, ": not a usable name; use letters"),
+    ("workloads", {True: {"kind": "micro"}}, ": key True is not text; quote the name"),
+    ("workloads.vgg16.model", "vgg61", ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
+    ("workloads.vgg16.fabrics", ["ethernte"], ".0: 'ethernte' is not defined; did you mean 'ethernet'?"),
+    ("workloads.vgg16.backends", ["nccl"], ".0: 'nccl' is not defined; known: gloo, mpi"),
+    ("except", [{"fabric": "ethernte"}], ".0.fabric: 'ethernte' matches nothing; did you mean 'ethernet'?"),
+    ("only", [{"gpus": [1, 3]}], ".0.gpus: 3 matches nothing; known: 1, 4"),
+    ("only", [{}], ".0: {} must have at least 1 key"),
+    ("workloads.vgg16.except", [{"repeat": 9}], ".0.repeat: 9 matches nothing; known: 1, 2, 3"),
+    # interfaces
+    ("fabrics.ethernet.interface", "^lo", ": '^lo' is a pattern of NCCL's"),
+    ("fabrics.ethernet.interface", "=eth0", ": '=eth0' is a pattern of NCCL's"),
+    ("fabrics.ethernet.interface", "eth0,eth1", ": 'eth0,eth1' is more than one name"),
+    ("fabrics.ethernet.interface", "10.0.0.5", ": '10.0.0.5' is an address"),
+    ("fabrics.ethernet.interface", "10.0.0.0/24", ": '10.0.0.0/24' is an address"),
+    ("fabrics.ethernet.interface", "fe80::1", ": 'fe80::1' is an address"),
+    ("fabrics.ethernet.interface", "a" * 16, f": '{'a' * 16}' is too long"),
+    ("fabrics.ethernet.interface", "lo", ": 'lo' is every node's own"),
+    ("fabrics.other", {"interface": "eth0", "rate": "1 Gbit/s"}, ".interface: 'eth0' is also fabric"),
+    # quantities
+    ("fabrics.ethernet", {"interface": "eth0"}, ".rate: missing; an emulated link needs its rate"),
+    ("fabrics.ethernet.rate", 25, ": 25: below 1 kbit/s; a number without a unit is bit/s"),
+    ("fabrics.ethernet.rate", "3 GB/s", ": '3 GB/s': 'GB/s' counts bytes; write bits"),
+    ("fabrics.ethernet.rate", "fast", ": 'fast': is not a rate; write it as 25 Gbit/s"),
+    ("fabrics.ethernet.delay", "5 parsec", ": '5 parsec': unit 'parsec' is not one of ns, us"),
+    ("fabrics.ethernet.loss", 1, ": 1: must be from 0 to below 1"),
+    ("workloads.euler.timeout", 0, ": 0: must be above 0"),
+    ("workloads.messages.sizes", "4 MB..1 KB", ": '4 MB..1 KB': the range goes down; write 1 KB"),
+    # what doesn't fit together
+    ("workloads.vgg16.ranks_per_node", 4, ": 4 is above cluster.gpus_per_node, 2"),
+    ("workloads.euler.process_grid", [2, 2, 2], ": [2, 2, 2] is for 8 ranks, gpus is [1, 4]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "rest"), MISTAKES)
+def test_mistake_is_one_line(path: str, value: Any, rest: str) -> None:
+    """A mistake gives exactly one line, which names key path, value and mend."""
+    lines = mistakes(changed(path, value))
+    assert len(lines) == 1
+    assert lines[0].startswith(f"config: {path}{rest}")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        ("fabrics.ethernet.delay", 0, "fabrics.ethernet.delay: only emulated fabrics have it; remove it"),
+        (
+            "cluster.scale",
+            {"bytes": 2},
+            "cluster.scale: only an emulated cluster is a scale model; remove it",
+        ),
+        ("cluster.nodes", 2, "cluster.nodes: 2: kind host is this one machine; write 1"),
+    ],
+)
+def test_host_refuses_what_is_emulated(path: str, value: Any, line: str) -> None:
+    """A host has neither shaping nor scale nor other nodes."""
+    assert mistakes(changed(path, value, HOST)) == [f"config: {line}"]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Several mistakes give one line each."""
+    config = changed("fabrics.ethernet.rats", 1, changed("repeats", 0, changed("gpus", [])))
+    assert [line.split(":")[1].strip() for line in mistakes(config)] == [
+        "fabrics.ethernet.rats",
+        "gpus",
+        "repeats",
+    ]
+
+
+def test_defaults() -> None:
+    """What isn't given has the schema's default, also within what is given."""
+    campaign = parse_config(BASE)
+    assert (campaign.name, campaign.repeats, campaign.accept_failures) == ("default", 3, False)
+    assert (campaign.cluster.kind, campaign.cluster.binding) == ("emulated", "auto")
+    assert vars(campaign.cluster.scale) == {"bytes": 1, "time": 1}
+    workload = campaign.workloads["vgg16"]
+    assert (workload.gpus, workload.repeats, workload.ranks_per_node) == ((1, 4), 3, 2)
+    assert (workload.threads_per_rank, workload.timeout_s) == (1, 300)
+    assert workload.fabrics == ("ethernet",)
+    assert workload.backends == ("gloo", "mpi")
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("vgg16", {"model": "vgg16", "batch": 32, "image_size": 224, "profile": PROFILE, "bucket_mb": 25,
+                   "warmup": 2, "steps": 10}),
+        ("euler", {"case": "vortex", "cells": [64, 64, 64], "process_grid": None, "cfl": 0.5, "warmup": 2,
+                   "steps": 20}),
+        ("messages", {"operations": ["pingpong", "stream", "allreduce"], "iterations": 10, "warmup": 2,
+                      "sizes": [2**n for n in range(10, 23, 2)]}),
+    ],
+)  # fmt: skip
+def test_params_are_what_the_kind_defines(name: str, params: dict[str, Any]) -> None:
+    """A workload's params hold its kind's keys with their defaults, and nothing of the grid."""
+    assert parse_config(BASE).workloads[name].params == params
+
+
+def test_real_compute_has_no_profile() -> None:
+    """A profile that device cpu doesn't use is no part of the workload."""
+    workload = parse_config(changed("workloads.vgg16.device", "cpu")).workloads["vgg16"]
+    assert "profile" not in workload.params
+
+
+@pytest.mark.parametrize(("given", "size"), [({}, 299), ({"image_size": 128}, 128)])
+def test_inception_takes_larger_images(given: dict[str, int], size: int) -> None:
+    """Inception v3 needs 299 pixels, unless a size is given."""
+    workload = {"kind": "train", "model": "inception_v3", **given}
+    assert parse_config(changed("workloads.new", workload)).workloads["new"].params["image_size"] == size
+
+
+def test_scale_divides_the_links() -> None:
+    """A link runs at the real rate divided by both scales, as a whole number of bit/s."""
+    fabric = parse_config(changed("cluster.scale", {"bytes": 128, "time": 2})).fabrics["ethernet"]
+    assert (fabric.rate_bit_s, fabric.link_bit_s) == (25_000_000_000, 97_656_250)
+    assert isinstance(fabric.link_bit_s, int)
+
+
+def test_host_needs_no_rate() -> None:
+    """A host's interface is what it is; without a rate there's none."""
+    fabric = parse_config(changed("fabrics.ethernet", {"interface": "lo"}, HOST)).fabrics["ethernet"]
+    assert (fabric.kind, fabric.rate_bit_s, fabric.link_bit_s) == ("host", None, None)
+
+
+def test_one_network_under_two_names() -> None:
+    """The A/A control: two fabrics with one definition share an interface."""
+    config = changed("fabrics.again", {"interface": "eth0", "rate": 25e9})
+    fabrics = parse_config(config).fabrics
+    assert fabrics["again"].definition == fabrics["ethernet"].definition
+
+
+def test_ordered_dicts_and_key_order() -> None:
+    """The order of keys and the type of mappings make no difference."""
+
+    def turned(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return OrderedDict((key, turned(item)) for key, item in reversed(value.items()))
+
+    assert parse_config(turned(BASE)) == parse_config(BASE)
+    assert str(parse_config(turned(BASE)).to_json()) == str(parse_config(BASE).to_json())
+
+
+def test_unknown_torchvision_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torchvision isn't installed, any model's name passes."""
+    monkeypatch.setattr(config_module, "classifiers", lambda: frozenset())
+    assert parse_config(changed("workloads.vgg16.model", "vgg61"))
+
+
+@pytest.mark.parametrize("path", ["config/config.yaml", "config/examples/host.yaml"])
+def test_shipped_configurations_are_valid(path: str) -> None:
+    """Every configuration that is shipped parses."""
+    assert parse_config(load_config([ROOT / path])).workloads
+
+
+def test_parsing_imports_nothing_heavy() -> None:
+    """Parsing and expanding the default imports no torch, numpy, numba, pandas or mpi4py."""
+    code = (
+        "import sys; from pathlib import Path;"
+        "from fabricbench.config import *; from fabricbench.grid import expand;"
+        f"expand(parse_config(load_config([Path({str(ROOT / 'config/config.yaml')!r})])), lambda *_: '');"
+        "print({'torch', 'torchvision', 'numpy', 'numba', 'pandas', 'mpi4py'} & set(sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\nb: {c: 1, c: 2}\n", "2: key 'c' stands twice (also in line 2)"),
+        ("on: 1\n", "1: key 'on' is a boolean to YAML; quote it: \"on\""),
+        ("a:\n  010: 1\n", "2: key '010' is a number to YAML; quote it: \"010\""),
+        ("null: 1\n", "1: key 'null' is nothing to YAML; quote it: \"null\""),
+        ("1.5: 1\n", "1: key '1.5' is a number to YAML; quote it: \"1.5\""),
+        ("a: [eth0, no]\n", "1: 'no' is a boolean to YAML; quote it: \"no\""),
+        ("a: 12:30:00\n", "1: '12:30:00' is a number to YAML; quote it: \"12:30:00\""),
+        ("a: 010\n", "1: '010' is a number to YAML; quote it: \"010\""),
+        ("a: 2026-01-01\n", "1: '2026-01-01' is a date to YAML; quote it: \"2026-01-01\""),
+        ("a: [1\nb: 2\n", "2: did not find expected ',' or ']'"),
+    ],
+)
+def test_yaml_traps(tmp_path: Path, text: str, line: str) -> None:
+    """Doubled keys, and words that YAML turns into something else, are mistakes with file and line."""
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config([path])
+    assert str(caught.value) == f"{path}:{line}"
+
+
+def test_yaml_leaves_plain_values(tmp_path: Path) -> None:
+    """Numbers, true and false, quoted words, anchors and merged mappings stay what they are."""
+    path = tmp_path / "c.yaml"
+    path.write_text("a: &x {b: 1, c: 1.0, d: true, e: 'on', f: 1e3}\ng: {<<: *x, b: 2}\nh: 1.1e+9\n")
+    assert load_config([path]) == {
+        "a": {"b": 1, "c": 1.0, "d": True, "e": "on", "f": "1e3"},
+        "g": {"b": 2, "c": 1.0, "d": True, "e": "on", "f": "1e3"},
+        "h": 1.1e9,
+    }
+
+
+def test_later_files_win(tmp_path: Path) -> None:
+    """Files are merged key by key; lists and scalars of the later one replace."""
+    one, two, empty = tmp_path / "1.yaml", tmp_path / "2.yaml", tmp_path / "3.yaml"
+    one.write_text("a: {b: 1, c: [1, 2]}\nd: 1\n")
+    two.write_text("a: {c: [3]}\ne: 2\n")
+    empty.write_text("# nothing\n")
+    assert load_config([one, two, empty]) == {"a": {"b": 1, "c": [3]}, "d": 1, "e": 2}
+
+
+@pytest.mark.parametrize(("text", "what"), [(None, "can't be read: No such"), ("[1]", "must be a mapping")])
+def test_files_that_are_no_configuration(tmp_path: Path, text: str | None, what: str) -> None:
+    """A file that is missing or no mapping is one line that names it."""
+    path = tmp_path / "c.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config([path])
+    assert str(caught.value).startswith(f"{path}: {what}")
+
+
+@pytest.mark.parametrize(
+    ("parse", "texts", "value"),
+    [
+        (
+            parse_rate,
+            ["25Gbit", "25 Gbit/s", "25 Gb/s", "25Gbps", 25e9, 25_000_000_000, "25e9"],
+            25_000_000_000,
+        ),
+        (parse_rate, ["400 Mbit", "0.4 Gbit/s"], 400_000_000),
+        (parse_duration, ["5 us", "5us", "5 µs", 5e-6, "0.005 ms", "5e-6"], 5e-6),
+        (parse_duration, ["5 min", 300, "300 s"], 300),
+        (parse_share, ["0.1 %", "0.1%", 0.001, "1e-3"], 0.001),
+        (parse_bytes, ["64 KB", "64KiB", 65536, "65536 B"], 65536),
+    ],
+)
+def test_spelling_of_quantities_is_no_difference(parse: Any, texts: list[Any], value: float) -> None:
+    """One quantity in several spellings is one number."""
+    assert {parse(text) for text in texts} == {value}
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        ("1 KB..16 KB", [1024, 4096, 16384]),
+        ("1 KB..8 KB", [1024, 4096, 8192]),
+        ("64 KB", [65536]),
+        (["4 KB", 8, "1 KB", 8], [8, 1024, 4096]),
+    ],
+)
+def test_sizes(value: Any, sizes: list[int]) -> None:
+    """Sizes are a range that holds its end, one size, or a list."""
+    assert parse_sizes(value, 4) == sizes
+
+
+def keys_of(part: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """(path, description, whether required) of every key in a schema."""
+    if isinstance(part, dict):
+        required = set(part.get("required", [])) | set(part.get("then", {}).get("required", []))
+        if "const" not in str(part.get("properties", "")):
+            for name, value in part.get("properties", {}).items():
+                yield f"{path}.{name}", value, name in required
+        for name, value in part.items():
+            yield from keys_of(value, f"{path}.{name}")
+
+
+@pytest.mark.parametrize(("path", "key", "required"), list(keys_of(schema())))
+def test_schema_describes_every_key(path: str, key: dict[str, Any], required: bool) -> None:
+    """Every key in the schema has a description, and a default unless it is required."""
+    assert key["description"]
+    assert required or "default" in key
+
+
+def test_schema_is_valid() -> None:
+    """The schema itself is JSON Schema draft 2020-12."""
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(schema())

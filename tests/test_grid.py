@@ -1,0 +1,224 @@
+"""The grid: what is measured, in which order, what is left out, and what a change invalidates."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricbench.config import parse_config
+from fabricbench.errors import ConfigError, FabricbenchError
+from fabricbench.grid import Grid, expand, read_grid, write_grid
+
+BASE: dict[str, Any] = {
+    "cluster": {"nodes": 4, "gpus_per_node": 2, "scale": {"bytes": 128, "time": 2}},
+    "fabrics": {
+        "ethernet": {"interface": "eth0", "rate": "25 Gbit/s"},
+        "omnipath": {"interface": "opa0", "rate": "100 Gbit/s", "delay": "1 us"},
+    },
+    "backends": {"gloo": {"engine": "gloo"}, "mpi": {"engine": "mpi"}},
+    "gpus": [2, 4],
+    "repeats": 2,
+    "workloads": {
+        "vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"]},
+        "messages": {"kind": "micro", "ranks_per_node": 1},
+    },
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """A copy of BASE with the value at a dotted path replaced."""
+    config = copy.deepcopy(BASE)
+    *parents, last = path.split(".")
+    place = config
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    return config
+
+
+def grid(config: dict[str, Any]) -> Grid:
+    """The grid of a raw configuration, with a code key that says what it is for."""
+    return expand(parse_config(config), code_key=lambda kind, launcher: f"{kind} {launcher}")
+
+
+def ids(config: dict[str, Any]) -> set[str]:
+    """The ids of all cells of a raw configuration."""
+    return {cell.id for cell in grid(config).cells}
+
+
+def slugs(config: dict[str, Any]) -> set[str]:
+    """Workload and slug of all cells."""
+    return {f"{cell.cell.workload}/{cell.cell.slug}" for cell in grid(config).cells}
+
+
+def test_cells_are_the_product_block_by_block() -> None:
+    """Every combination is one cell; a block is whole before the next, with fabrics side by side."""
+    cells = [cell.cell for cell in grid(BASE).cells]
+    order = [(c.repeat, c.workload, c.gpus, c.backend["name"], c.fabric["name"]) for c in cells]
+    assert len(order) == len(set(order)) == 2 * (2 * 2 * 2 + 2 * 2)
+    assert order == sorted(order)
+
+
+def test_cell_is_fully_resolved() -> None:
+    """A cell holds fabric, backend, environment and placement, with nothing left to look up."""
+    cell = next(c.cell for c in grid(BASE).cells if c.cell.slug == "omnipath-mpi-4-r2")
+    assert cell.fabric == {
+        "name": "omnipath", "kind": "emulated", "interface": "opa0", "rate_bit_s": 100_000_000_000,
+        "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
+    }  # fmt: skip
+    assert cell.backend == {"name": "mpi", "engine": "mpi", "options": {}}
+    assert cell.environment["FI_TCP_IFACE"] == "opa0"
+    assert (cell.gpus, cell.nodes, cell.ranks_per_node, cell.repeat) == (4, 4, 1, 2)
+    assert (cell.launcher, cell.scale) == ("emulated", {"bytes": 128, "time": 2})
+
+
+@pytest.mark.parametrize(("gpus", "placement"), [(1, (1, 1)), (2, (1, 2)), (8, (4, 2))])
+def test_placement_fills_nodes(gpus: int, placement: tuple[int, int]) -> None:
+    """Ranks fill nodes; fewer ranks than a node takes stay on one."""
+    config = changed("workloads.vgg16.gpus", [gpus])
+    cell = next(c.cell for c in grid(config).cells if c.cell.workload == "vgg16")
+    assert (cell.nodes, cell.ranks_per_node) == placement
+
+
+def test_later_environment_wins() -> None:
+    """Workload overrules backend, backend fabric, fabric the campaign, and that the table."""
+    config = changed("environment", {"GLOO_SOCKET_IFNAME": "x", "A": 1, "B": 1, "C": 1, "D": 1})
+    config["fabrics"]["ethernet"]["environment"] = {"B": 2, "C": 2, "D": 2}
+    config["backends"]["gloo"]["environment"] = {"C": 3, "D": 3}
+    config["workloads"]["vgg16"]["environment"] = {"D": 4}
+    cell = next(
+        c.cell for c in grid(config).cells if c.cell.slug == "ethernet-gloo-2-r1" and c.cell.kind == "train"
+    )
+    assert cell.environment == {"GLOO_SOCKET_IFNAME": "x", "A": "1", "B": "2", "C": "3", "D": "4"}
+
+
+@pytest.mark.parametrize(
+    ("key", "matchers", "left"),
+    [
+        ("only", [{"workload": "vgg16", "gpus": 2, "fabric": "ethernet"}], 2),
+        ("only", [{"workload": "vgg16"}, {"backend": "mpi"}], 8 + 8),
+        ("except", [{"workload": "vgg16"}, {"repeat": [2]}], 8),
+        ("except", [{"fabric": ["ethernet", "omnipath"], "gpus": [4]}], 12),
+    ],
+)
+def test_only_and_except(key: str, matchers: list[dict[str, Any]], left: int) -> None:
+    """A cell stays if any of `only` matches and none of `except`; a matcher's keys must all match."""
+    cells = grid(changed(key, matchers)).cells
+    assert len(cells) == left
+    assert ids(changed(key, matchers)) < ids(BASE)
+
+
+def test_workload_leaves_out_its_own_cells() -> None:
+    """A workload's `except` touches no other workload."""
+    gone = slugs(BASE) - slugs(changed("workloads.vgg16.except", [{"fabric": "omnipath", "repeat": 2}]))
+    assert gone == {"vgg16/omnipath-gloo-2-r2", "vgg16/omnipath-gloo-4-r2"}
+
+
+def test_nothing_left_is_a_mistake() -> None:
+    """A configuration that leaves no cell is told so."""
+    with pytest.raises(ConfigError, match="only, except: leave no cell"):
+        grid(changed("except", [{"gpus": [2, 4]}]))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("workloads.vgg16.backends", ["mpi"], "train runs on gloo or nccl"),
+        ("workloads.new", {"kind": "cfd", "backends": ["gloo"]}, "cfd runs on mpi"),
+        ("workloads.messages.gpus", [1], "a message needs two ranks"),
+        ("workloads.vgg16.gpus", [3], "3 ranks don't fill nodes of 2"),
+        ("workloads.vgg16.gpus", [16], "needs 8 nodes, the cluster has 4"),
+        ("workloads.new", {"kind": "cfd", "backends": ["mpi"], "process_grid": [2, 1, 1]},
+         "process grid [2, 1, 1] is for 2 ranks"),
+        ("backends.gloo.engine", "nccl", "nccl moves data between the GPUs of one machine past the network"),
+    ],
+)  # fmt: skip
+def test_unsupported_has_its_reason(path: str, value: Any, reason: str) -> None:
+    """What can't be measured is no cell, and stands once, for all repeats, with its reason."""
+    rows = [row for row in grid(changed(path, value)).unsupported if row.reason.startswith(reason)]
+    assert rows
+    assert len(rows) == len({(row.workload, row.fabric, row.backend, row.gpus) for row in rows})
+
+
+def test_nccl_waits_for_cuda() -> None:
+    """On a host nccl is selectable, but no workload's device can use it yet."""
+    config = changed("cluster", {"kind": "host", "gpus_per_node": 4})
+    config["fabrics"] = {"ethernet": {"interface": "eth0"}}
+    config["backends"]["gloo"] = {"engine": "nccl"}
+    config["workloads"] = {"vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"]}}
+    reasons = {row.reason for row in grid(config).unsupported}
+    assert reasons == {"nccl needs device cuda, which is not built yet; the workload's device is cpu"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("fabrics.ethernet.rate", "25Gbit"),
+        ("fabrics.ethernet.rate", 25e9),
+        ("fabrics.ethernet.loss", 0.0),
+        ("fabrics.omnipath.delay", 1e-6),
+        ("cluster.scale", {"time": 2.0, "bytes": 128.0}),
+        ("gpus", [4, 2, 2]),
+        ("workloads.vgg16.timeout", "1 h"),
+        ("workloads.vgg16.steps", 10),
+        ("accept_failures", True),
+        ("cluster.nodes", 8),
+    ],
+)
+def test_what_is_no_difference(path: str, value: Any) -> None:
+    """Spelling, defaults written out, time-outs and room in the cluster leave every cell as it is."""
+    assert ids(changed(path, value)) == ids(BASE)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("fabrics.ethernet.rate", "10 Gbit/s", "/ethernet-"),
+        ("fabrics.omnipath.delay", "2 us", "/omnipath-"),
+        ("backends.mpi.options", {"eager": 4096}, "-mpi-"),
+        ("backends.gloo.environment", {"A": "1"}, "-gloo-"),
+        ("workloads.messages.iterations", 3, "messages/"),
+        ("workloads.vgg16.threads_per_rank", 2, "vgg16/"),
+    ],
+)
+def test_a_change_invalidates_exactly_its_cells(path: str, value: Any, part: str) -> None:
+    """A changed fabric, backend or workload changes its cells, all of them and no others."""
+    before, after = ids(BASE), ids(changed(path, value))
+    assert before - after == {cell for cell in before if part in cell}
+    assert {cell.rsplit("-", 1)[0] for cell in after} == {cell.rsplit("-", 1)[0] for cell in before}
+
+
+@pytest.mark.parametrize(("path", "value"), [("gpus", [1, 2, 4]), ("repeats", 3)])
+def test_growing_the_grid_only_adds(path: str, value: Any) -> None:
+    """A GPU count or repeat more leaves all former cells as they are."""
+    assert ids(BASE) < ids(changed(path, value))
+
+
+def test_code_key_is_part_of_the_id() -> None:
+    """Other code of one kind of workload changes exactly its cells."""
+    campaign = parse_config(BASE)
+    other = expand(campaign, code_key=lambda kind, launcher: f"{kind} {launcher}" + "!" * (kind == "micro"))
+    same = ids(BASE) & {cell.id for cell in other.cells}
+    assert same == {cell for cell in ids(BASE) if cell.startswith("vgg16/")}
+
+
+def test_grid_file_holds_the_grid(tmp_path: Path) -> None:
+    """What is written is read back equal, and written again only when it differs."""
+    path = tmp_path / "grid.json"
+    first, second = grid(changed("workloads.vgg16.gpus", [3, 4])), grid(BASE)
+    assert write_grid(first, path)
+    assert read_grid(path) == first
+    assert first.unsupported
+    assert not write_grid(first, path)
+    assert write_grid(second, path)
+    assert read_grid(path) == second
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schema": 99}'])
+def test_other_files_are_no_grid(tmp_path: Path, text: str) -> None:
+    """A file that is no grid, or of another schema, is one line that names it."""
+    path = tmp_path / "grid.json"
+    path.write_text(text)
+    with pytest.raises(FabricbenchError, match=r"grid\.json"):
+        read_grid(path)

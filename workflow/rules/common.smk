@@ -1,0 +1,45 @@
+"""Binds functions of src/fabricbench to wildcards, and nothing else."""
+
+from math import ceil
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+
+try:
+    from fabricbench import workflow as campaign_of
+except ImportError:
+    raise WorkflowError(
+        "fabricbench is not installed beside Snakemake: `make setup`, or pip install -e ."
+    ) from None
+
+campaign_of.use_this_python(Path(workflow.basedir))
+
+try:
+    CAMPAIGN = campaign_of.prepare(config, Path("results"), main_process=workflow.is_main_process)
+except campaign_of.UserError as error:
+    raise WorkflowError(str(error)) from None
+
+for line in CAMPAIGN.set_aside:
+    logger.warning(line)
+
+RESULTS = f"results/{CAMPAIGN.name}"
+REPORT = f"reports/{CAMPAIGN.name}"
+RECORDS = expand("{results}/{cell}.json", results=RESULTS, cell=CAMPAIGN.cells)
+TEMPLATES = sorted(str(path) for path in Path("reports/templates").iterdir())
+
+
+def canonical_cell(wildcards):
+    return CAMPAIGN.cells[wildcards.cell].cell.canonical()
+
+
+def timeout_s(wildcards):
+    return ceil(CAMPAIGN.cells[wildcards.cell].timeout_s)
+
+
+def folder_of_outputs(wildcards, output):
+    return str(Path(output[0]).parent)
+
+
+def folder_of_tables(wildcards, input):
+    return str(Path(input.tables[0]).parent)

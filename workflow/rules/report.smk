@@ -1,0 +1,33 @@
+"""From tables to the page."""
+
+
+rule report:
+    """One self-contained HTML page; it takes the place of a partial one."""
+    input:
+        tables=rules.collect.output,
+        grid=f"{RESULTS}/grid.json",
+        templates=TEMPLATES,
+        code=CAMPAIGN.report_code,
+    output:
+        f"{REPORT}/index.html",
+    log:
+        f"{RESULTS}/logs/report.log",
+    conda:
+        "../envs/fabricbench.yaml"
+    params:
+        tables=folder_of_tables,
+        partial=[f"{REPORT}/partial.html", f"{RESULTS}/partial"],
+    message:
+        "render {output}"
+    shell:
+        "python -m fabricbench report --grid {input.grid:q} --tables {params.tables:q} --templates reports/templates"
+        " --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
+
+
+# Never a rule's declared output: a page so made would count as up to date later.
+PARTIAL_REPORT = (
+    f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
+    f" && python -m fabricbench report --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
+    f" --templates reports/templates --page {REPORT}/partial.html --partial"
+    f" && echo 'Some cells failed. What there is: {REPORT}/partial.html'"
+)
