@@ -107,14 +107,20 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _run_cell(options: argparse.Namespace) -> int:
-    from fabricbench.cell import Cell
+    from fabricbench.cell import Cell, cell_id
     from fabricbench.code_key import code_key
     from fabricbench.runner import run_cell
 
     cell = Cell.from_json(options.cell)
+    key = code_key(cell.kind, cell.launcher)
+    if options.record.stem != (measured := cell_id(cell, key).rsplit("/", 1)[-1]):
+        raise FabricbenchError(
+            f"{options.record} names another measurement than {measured}: the code changed since the grid "
+            "was made; call Snakemake again"
+        )
     return run_cell(
         cell,
-        code_key(cell.kind, cell.launcher),
+        key,
         options.record,
         timeout_s=options.timeout,
         accept_failures=bool(options.accept_failures),

@@ -38,12 +38,12 @@ class Prepared:
     @property
     def analysis_code(self) -> list[str]:
         """Source files whose change renews the tables."""
-        return [*_sources("analysis"), str(PACKAGE / "record.py")]
+        return [*files_of(PACKAGE / "analysis", "*.py"), os.path.relpath(PACKAGE / "record.py")]
 
     @property
     def report_code(self) -> list[str]:
         """Source files whose change renews the page alone."""
-        return _sources("report")
+        return files_of(PACKAGE / "report", "*.py")
 
 
 def prepare(config: Mapping[str, Any], results: Path, *, main_process: bool) -> Prepared:
@@ -77,5 +77,6 @@ def use_this_python(checkout: Path) -> None:
     os.environ["PYTHONPATH"] = str(checkout / "src")
 
 
-def _sources(folder: str) -> list[str]:
-    return sorted(str(path) for path in (PACKAGE / folder).glob("*.py"))
+def files_of(folder: Path, pattern: str = "*") -> list[str]:
+    """Relative to the working directory, so that a checkout may move without any file being another."""
+    return sorted(os.path.relpath(path) for path in folder.glob(pattern))

@@ -68,6 +68,18 @@ def test_messages_are_bus_bandwidth_of_the_largest(tmp_path: Path, metric: str, 
     assert row["of_line_rate"] == pytest.approx(mbit_s / 50)
 
 
+def test_messages_that_pass_in_a_burst_of_the_shaper_are_no_headline(tmp_path: Path) -> None:
+    """Where the largest message is below what the shaper holds to its rate, there's a reason, no number."""
+    samples = [Series(metric="stream_s", unit="s", bytes=65536, values=[0.001])]
+    record = make_record(make_cell("micro"), samples=samples)
+    put(record, tmp_path)
+    tables = collect(make_grid([record.cell]), tmp_path)
+    row = only(tables)
+    assert (row["status"], pd.isna(row["value"])) == ("ok", True)
+    assert "trustworthy from 262,144" in row["reason"]
+    assert len(tables.samples) == 1
+
+
 @pytest.mark.parametrize("status", ["failed", "timeout", "mislabelled"])
 def test_a_failure_is_a_row_with_its_reason(tmp_path: Path, status: str) -> None:
     """A failure beside the record's place gives status and reason, no value and no samples."""

@@ -1,19 +1,18 @@
 """Binds functions of src/fabricbench to wildcards, and nothing else."""
 
+import sys
 from math import ceil
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-try:
-    from fabricbench import workflow as campaign_of
-except ImportError:
-    raise WorkflowError(
-        "fabricbench is not installed beside Snakemake: `make setup`, or pip install -e ."
-    ) from None
+CHECKOUT = Path(workflow.basedir)
+sys.path.insert(0, str(CHECKOUT / "src"))  # this checkout's code, whatever is installed
 
-campaign_of.use_this_python(Path(workflow.basedir))
+from fabricbench import workflow as campaign_of
+
+campaign_of.use_this_python(CHECKOUT)
 
 try:
     CAMPAIGN = campaign_of.prepare(config, Path("results"), main_process=workflow.is_main_process)
@@ -26,7 +25,7 @@ for line in CAMPAIGN.set_aside:
 RESULTS = f"results/{CAMPAIGN.name}"
 REPORT = f"reports/{CAMPAIGN.name}"
 RECORDS = expand("{results}/{cell}.json", results=RESULTS, cell=CAMPAIGN.cells)
-TEMPLATES = sorted(str(path) for path in Path("reports/templates").iterdir())
+TEMPLATES = campaign_of.files_of(CHECKOUT / "reports" / "templates")
 
 
 def canonical_cell(wildcards):
@@ -43,3 +42,7 @@ def folder_of_outputs(wildcards, output):
 
 def folder_of_tables(wildcards, input):
     return str(Path(input.tables[0]).parent)
+
+
+def folder_of_templates(wildcards, input):
+    return str(Path(input.templates[0]).parent)

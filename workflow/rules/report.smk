@@ -1,5 +1,7 @@
 """From tables to the page."""
 
+import shlex
+
 
 rule report:
     """One self-contained HTML page; it takes the place of a partial one."""
@@ -16,11 +18,12 @@ rule report:
         "../envs/fabricbench.yaml"
     params:
         tables=folder_of_tables,
+        templates=folder_of_templates,
         partial=[f"{REPORT}/partial.html", f"{RESULTS}/partial"],
     message:
         "render {output}"
     shell:
-        "python -m fabricbench report --grid {input.grid:q} --tables {params.tables:q} --templates reports/templates"
+        "python -m fabricbench report --grid {input.grid:q} --tables {params.tables:q} --templates {params.templates:q}"
         " --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
 
 
@@ -28,6 +31,6 @@ rule report:
 PARTIAL_REPORT = (
     f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
     f" && python -m fabricbench report --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
-    f" --templates reports/templates --page {REPORT}/partial.html --partial"
+    f" --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
     f" && echo 'Some cells failed. What there is: {REPORT}/partial.html'"
 )

@@ -82,6 +82,12 @@ def _micro(record: Record) -> Headline:
         if not sized:
             continue
         largest = max(series.bytes or 0 for series in sized)
+        bound = (record.evidence.get("emulation") or {}).get("trustworthy_from_bytes") or 0
+        if largest < bound:
+            return Headline(
+                unit=unit,
+                reason=f"its largest message has {largest:,} bytes; shaping is trustworthy from {bound:,}",
+            )
         seconds = median(value for series in sized if series.bytes == largest for value in series.values)
         bit_s = bus_bandwidth_bit_s(metric, largest, seconds, record.cell.gpus)
         reason = "" if bit_s == bit_s else f"{metric} gives no bandwidth on {record.cell.gpus} rank(s)"

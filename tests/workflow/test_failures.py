@@ -1,0 +1,163 @@
+"""Cells that fail: the rest stays intact, the page says why, and only they run again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from campaigns import Campaign
+
+pytestmark = [pytest.mark.slow, pytest.mark.emulated]
+
+# 2 × 300 × 21 ms: far longer than the test lets it live.
+LONG = {
+    "kind": "micro",
+    "sizes": [262144],
+    "operations": ["pingpong"],
+    "iterations": 300,
+    "fabrics": ["slow"],
+}
+
+
+def assert_only_failed(campaign: Campaign, slug: str, reason: str) -> None:
+    """The others have records, the partial page says why this one failed, and it alone is left to do."""
+    assert slug not in campaign.records()
+    assert len(campaign.records()) == 4
+    page = (campaign.page.parent / "partial.html").read_text(encoding="utf-8")
+    assert slug in page
+    assert reason in page
+    assert not campaign.page.exists()
+    left = campaign.snakemake("-n")
+    assert left.count("missing output files") <= 3
+    assert [line for line in left.splitlines() if line.startswith("Job ") and slug in line]
+    assert len([line for line in left.splitlines() if line.startswith("Job ") and "-r1-" in line]) == 1
+
+
+def test_a_rank_that_raises_fails_its_cell_alone(campaign, tiny):
+    """An error in a rank is the reason on the page; mended, its cell alone is measured, the page whole."""
+    tiny["workloads"]["odd"] = {**tiny["workloads"]["cfd"], "cells": [5, 5, 5], "fabrics": ["slow"]}
+    broken = campaign(tiny)
+    output = broken.snakemake(ok=False)
+    assert "Some cells failed" in output
+    assert_only_failed(broken, "odd/slow-mpi-2-r1", "divide over 2 ranks")
+    tiny["workloads"]["odd"]["cells"] = [4, 5, 5]
+    broken.write(tiny)
+    assert broken.measure() == {"odd/slow-mpi-2-r1"}
+    assert broken.page.exists()
+    assert not (broken.page.parent / "partial.html").exists()
+
+
+def test_a_failed_cell_runs_again_at_the_next_call_until_it_is_accepted(campaign, tiny):
+    """Without a manual step the next call tries again; `fabricbench accept` makes the failure the result."""
+    tiny["workloads"]["odd"] = {**tiny["workloads"]["cfd"], "cells": [5, 5, 5], "fabrics": ["slow"]}
+    broken = campaign(tiny)
+    broken.snakemake(ok=False)
+    failure = next(broken.results.glob("odd/*.failed.json"))
+    first = failure.stat().st_mtime_ns
+    assert broken.measure(ok=False) == set()
+    assert failure.stat().st_mtime_ns > first
+    accept = [sys.executable, "-m", "fabricbench", "accept", "odd/slow-mpi-2-r1"]
+    said = subprocess.run(accept, cwd=broken.folder, capture_output=True, text=True, check=True).stdout
+    assert "accepted odd/slow-mpi-2-r1" in said
+    broken.snakemake()
+    assert "divide over 2 ranks" in broken.page.read_text(encoding="utf-8")
+    assert "Nothing to be done" in broken.snakemake()
+
+
+def test_accept_failures_in_the_config_takes_all(campaign, tiny):
+    """`accept_failures: true` turns every failure into a result, and the campaign ends well."""
+    tiny["workloads"]["odd"] = {**tiny["workloads"]["cfd"], "cells": [5, 5, 5], "fabrics": ["slow"]}
+    tiny["accept_failures"] = True
+    broken = campaign(tiny)
+    broken.snakemake()
+    assert "divide over 2 ranks" in broken.page.read_text(encoding="utf-8")
+
+
+def test_a_killed_rank_fails_its_cell_alone(campaign, tiny):
+    """SIGKILL of one rank ends its cell at once; the page names rank and signal."""
+    tiny["workloads"]["long"] = LONG
+    killed = campaign(tiny)
+    run = start(killed)
+    os.kill(wait_for_rank(1, of="long/"), signal.SIGKILL)
+    assert run.wait(120) != 0
+    assert_only_failed(killed, "long/slow-mpi-2-r1", "rank 1 on node 1 was killed by SIGKILL")
+
+
+def test_a_hanging_cell_is_stopped_at_its_time_out(campaign, tiny):
+    """A cell whose rank stands still ends at its time-out, and the page says so."""
+    tiny["workloads"]["long"] = {**LONG, "timeout": "4 s"}
+    hanging = campaign(tiny)
+    run = start(hanging)
+    os.kill(wait_for_rank(0, of="long/"), signal.SIGSTOP)
+    assert run.wait(120) != 0
+    assert_only_failed(hanging, "long/slow-mpi-2-r1", "time-out of 4 s")
+    assert not ranks_of("long/")
+
+
+def test_a_killed_snakemake_leaves_nothing_running_and_nothing_doubled(campaign, tiny):
+    """SIGKILL of Snakemake ends its cell too; after --unlock the next call measures what is missing."""
+    tiny["workloads"]["long"] = {**LONG, "iterations": 100}
+    killed = campaign(tiny)
+    run = start(killed)
+    rank = wait_for_rank(0, of="long/")
+    run.kill()
+    run.wait()
+    gone(rank)
+    assert not ranks_of("long/")
+    killed.snakemake("--unlock")
+    killed.snakemake("--rerun-incomplete")
+    assert len(killed.records()) == 5
+    assert not list(killed.results.glob("*/.*"))
+
+
+def test_a_full_disk_fails_cells_and_says_why(campaign, tiny):
+    """On a disk with no room for records the cells fail with that reason; with room again all is measured."""
+    full = campaign(tiny)
+    (full.folder / "results").mkdir()
+    mount = 'mount -t tmpfs -o size=256k tmpfs results && head -c 220k /dev/zero > results/filler; exec "$@"'
+    output = full.snakemake(ok=False, prefix=("unshare", "-Urm", "sh", "-c", mount, "sh"))
+    assert "No space left on device" in output
+    assert full.records() == set()
+    assert len(full.measure()) == 4
+
+
+def start(campaign: Campaign) -> subprocess.Popen:
+    """Run Snakemake in the background."""
+    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/local"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, cwd=campaign.folder, **quiet)
+
+
+def ranks_of(workload: str) -> dict[int, int]:
+    """Rank → pid of the ranks that run a workload's cell now, as their names and arguments tell."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/comm") as name, open(f"/proc/{entry}/cmdline") as arguments:
+                comm = name.read().strip()
+                if comm.startswith("fb-rank-") and f"/{workload}" in arguments.read():
+                    found[int(comm.removeprefix("fb-rank-"))] = int(entry)
+        except OSError:
+            continue
+    return found
+
+
+def wait_for_rank(rank: int, of: str) -> int:
+    """The pid of a rank, as soon as it runs (and a moment later, so that it measures)."""
+    for _ in range(1200):
+        if rank in (found := ranks_of(of)):
+            time.sleep(0.5)
+            return found[rank]
+        time.sleep(0.05)
+    raise AssertionError(f"rank {rank} of {of} never started")
+
+
+def gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{pid}"):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} still runs")
