@@ -25,7 +25,7 @@ def workload(kind: str) -> ModuleType:
 def preload(cell: Cell) -> None:
     """Import before the fork whatever the ranks will need, once instead of once per rank."""
     if cell.backend["engine"] != "mpi":
-        pass
+        importlib.import_module("torch.distributed")
     workload(cell.kind).preload(cell)
 
 

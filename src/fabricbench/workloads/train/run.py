@@ -3,6 +3,7 @@
 One rank trains without DDP: its rate is T(1), the base of every scaling efficiency.
 """
 
+import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +23,9 @@ SEED = 20080857
 def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
     if cell.gpus > 1:
-        import torch._dynamo  # noqa: F401  # DDP asks it for its mode, and it brings sympy
+        importlib.import_module("torch._dynamo")  # DDP asks it for its mode, and it brings sympy
     if cell.device == "cpu" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
-        import torchvision.models  # noqa: F401
+        importlib.import_module("torchvision.models")
 
 
 def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
