@@ -35,11 +35,20 @@ def test_strong_scaling_is_time_on_one_over_n_times_time_on_n(tmp_path: Path) ->
     assert table.loc[2, "efficiency"] == pytest.approx(1.0 / (2 * 0.625))
 
 
-def test_no_efficiency_without_one_gpu_of_the_same_fabric(tmp_path: Path) -> None:
-    """The reference is the same workload, fabric and backend; another fabric's doesn't stand in."""
-    steps = [(make_cell(gpus=1), [1.0]), (make_cell(gpus=4, fabric="opa"), [1.0])]
+def test_one_gpu_of_any_fabric_is_the_reference_of_a_fabric_without(tmp_path: Path) -> None:
+    """One GPU sends nothing over any fabric; but where a fabric has its own one-GPU cell, that counts."""
+    steps = [(make_cell(gpus=1), [1.0]), (make_cell(gpus=4, fabric="opa"), [1.25])]
     table = efficiency(tables_of(tmp_path, steps).cells).set_index("fabric")
-    assert pd.isna(table.loc["opa", "efficiency"])
+    assert table.loc["opa", "efficiency"] == pytest.approx(0.8)
+    steps.append((make_cell(gpus=1, fabric="opa"), [0.5]))
+    table = efficiency(tables_of(tmp_path, steps).cells)
+    assert list(table.loc[table["gpus"] == 4, "efficiency"]) == pytest.approx([0.4])
+
+
+def test_no_efficiency_without_one_gpu(tmp_path: Path) -> None:
+    """Without any one-GPU cell of the same workload there is no reference, and no efficiency."""
+    table = efficiency(tables_of(tmp_path, [(make_cell(gpus=4), [1.0])]).cells)
+    assert pd.isna(table["efficiency"]).all()
 
 
 def test_curves_pool_samples_and_repeats(tmp_path: Path) -> None:

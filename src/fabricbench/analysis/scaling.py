@@ -7,7 +7,8 @@ from fabricbench.analysis.headline import MICRO_METRICS, bus_factor
 from fabricbench.analysis.stats import ok
 
 SCALED_KINDS = ("train", "cfd")
-SHARED = ["workload", "fabric", "backend"]
+ANY_FABRIC = ["workload", "backend"]
+SHARED = [*ANY_FABRIC, "fabric"]
 CURVE_KEY = ["workload", "backend", "gpus", "fabric", "metric", "bytes"]
 CURVE_COLUMNS = [
     *CURVE_KEY,
@@ -22,16 +23,19 @@ CURVE_COLUMNS = [
 def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
     """One row per ok training or flow cell with `efficiency`, a share: (value / gpus) / value on one GPU.
 
-    The one-GPU value is the median over repeats of the same workload, fabric and backend; without one
-    the efficiency is NaN. At a fixed batch per rank that is T(1)/T(n), weak scaling; at fixed total
+    The one-GPU value is the median over repeats of the same workload, backend and fabric; where a fabric
+    has none, over all fabrics, since one GPU sends nothing over any. Without either it is NaN. At a fixed batch per rank that is T(1)/T(n), weak scaling; at fixed total
     cells, where value is DOF over time, it is T(1)/(n·T(n)), strong scaling.
     """
     scaled = ok(cells)
     scaled = scaled[scaled["kind"].isin(SCALED_KINDS)]
-    one = scaled[scaled["gpus"] == 1].groupby(SHARED, as_index=False).agg(on_one=("value", "median"))
-    joined = scaled.merge(one, on=SHARED, how="left")
-    share = joined["value"] / joined["gpus"].astype(float) / joined["on_one"]
-    return joined.drop(columns="on_one").assign(efficiency=share)
+    one = scaled[scaled["gpus"] == 1]
+    own = one.groupby(SHARED, as_index=False).agg(on_own=("value", "median"))
+    on_any = one.groupby(ANY_FABRIC, as_index=False).agg(on_any=("value", "median"))
+    joined = scaled.merge(own, on=SHARED, how="left").merge(on_any, on=ANY_FABRIC, how="left")
+    reference = joined["on_own"].fillna(joined["on_any"])
+    share = joined["value"] / joined["gpus"].astype(float) / reference
+    return joined.drop(columns=["on_own", "on_any"]).assign(efficiency=share)
 
 
 def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:

@@ -24,9 +24,6 @@ class Command:
 class Launcher(Protocol):
     """How ranks start. A new launcher is one class and one row in LAUNCHERS."""
 
-    def why_unavailable(self) -> str | None:
-        """None where it can start ranks here; otherwise one line with the mend."""
-
     def command(self, cell: Cell, work: Path) -> Command:
         """The command that starts all ranks of `cell`; they leave result.json in `work`."""
 

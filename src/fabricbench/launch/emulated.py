@@ -16,10 +16,6 @@ STORE_PORT = 29500  # in the cell's own network namespace, where nothing else ca
 class Emulated:
     """Ranks on nodes that the cell itself makes on this machine."""
 
-    def why_unavailable(self) -> str | None:
-        """None where the kernel allows user and network namespaces."""
-        return emulation.why_unavailable()
-
     def command(self, cell: Cell, work: Path) -> Command:
         """One process that becomes the cluster."""
         return Command(python_module(__name__, str(work)))

@@ -16,10 +16,6 @@ from fabricbench.workloads.seat import read_cell
 class Host:
     """All ranks on this machine."""
 
-    def why_unavailable(self) -> str | None:
-        """Always available."""
-        return None
-
     def command(self, cell: Cell, work: Path) -> Command:
         """One process that forks the ranks."""
         return Command(python_module(__name__, str(work)))

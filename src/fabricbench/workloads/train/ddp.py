@@ -14,5 +14,6 @@ def distribute(model: nn.Module, cell: Cell, bucket_scale: float = 1.0) -> nn.Mo
         model,
         bucket_cap_mb_list=caps,  # fractions of a MiB are meant
         gradient_as_bucket_view=True,
+        init_sync=cell.device != "replay",  # replayed weights are zero on every rank: nothing to send round
         forward_sync_buffers=False,  # batch statistics stay each rank's own, as in the published runs
     )

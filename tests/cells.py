@@ -1,0 +1,35 @@
+"""Cells for tests that need one by hand, as the grid would make it."""
+
+from typing import Any
+
+from fabricbench.cell import Cell
+from fabricbench.fabrics.selection import environment
+
+MICRO = {"operations": ["pingpong", "allreduce"], "sizes": [65536], "iterations": 3, "warmup": 1}
+CFD = {"case": "vortex", "cells": [16, 16, 8], "process_grid": None, "cfl": 0.5, "warmup": 0, "steps": 3}
+TRAIN = {"model": "resnet18", "batch": 2, "image_size": 32, "bucket_mb": 25, "warmup": 1, "steps": 2}
+PROFILE = {"images_per_s": 6400.0, "batch": 64, "source": "made up: 10 ms a step"}
+
+
+def a_cell(kind: str = "micro", engine: str = "mpi", **changes: Any) -> Cell:
+    """Two ranks on two nodes over a link of 400 Mbit/s, unless `changes` say otherwise."""
+    fabric = {"name": "ethernet", "kind": "emulated", "interface": "eth0", "rate_bit_s": 400_000_000}
+    fabric |= {"link_bit_s": 400_000_000, "delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0}
+    fields: dict[str, Any] = {
+        "workload": kind,
+        "kind": kind,
+        "params": {"micro": MICRO, "cfd": CFD, "train": TRAIN}[kind],
+        "fabric": fabric,
+        "backend": {"name": engine, "engine": engine, "options": {}},
+        "environment": environment(fabric, engine),
+        "launcher": "emulated",
+        "binding": "auto",
+        "gpus": 2,
+        "nodes": 2,
+        "ranks_per_node": 1,
+        "threads_per_rank": 1,
+        "device": "cpu",
+        "scale": {"bytes": 1, "time": 1},
+        "repeat": 1,
+    }
+    return Cell(**(fields | changes))
