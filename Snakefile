@@ -27,7 +27,11 @@ rule all:
         RECORDS,
         f"{REPORT}/index.html",
     message:
-        f"the page: {REPORT}/index.html"
+        "all cells measured, all made"
+
+
+onsuccess:
+    logger.info(f"The page: {Path(REPORT, 'index.html').resolve().as_uri()}")
 
 
 onerror:

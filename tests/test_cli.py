@@ -42,6 +42,7 @@ def test_stale_records_are_named_and_removed_on_request(config, tmp_path, capsys
     [
         (["plan", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["collect", "--grid", "nowhere.json", "--tables", "t"], "nowhere.json"),
+        (["run-cell", "--cell", "{}", "--record", "x-00000000.json"], "--cell: not a cell"),
         (["run-cell", "--cell", a_cell().canonical(), "--record", "x-00000000.json"], "call Snakemake again"),
     ],
 )

@@ -1,9 +1,9 @@
 """One set of versions: pyproject's ranges, the lock, and the conda environment."""
 
 import runpy
+import tomllib
 from pathlib import Path
 
-import tomllib
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -111,7 +111,10 @@ def _run_cell(options: argparse.Namespace) -> int:
     from fabricbench.code_key import code_key
     from fabricbench.runner import run_cell
 
-    cell = Cell.from_json(options.cell)
+    try:
+        cell = Cell.from_json(options.cell)
+    except (ValueError, TypeError) as error:
+        raise FabricbenchError(f"--cell: not a cell as canonical JSON ({error})") from None
     key = code_key(cell.kind, cell.launcher)
     if options.record.stem != (measured := cell_id(cell, key).rsplit("/", 1)[-1]):
         raise FabricbenchError(

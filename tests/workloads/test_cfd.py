@@ -1,6 +1,7 @@
 """The flow solver's parts and its accuracy."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -79,5 +80,5 @@ def test_the_vortex_converges_at_second_order():
         while solver.time < 0.5:
             solver.step()
         errors.append(solver.error())
-    orders = [math.log2(coarse / fine) for coarse, fine in zip(errors, errors[1:], strict=False)]
+    orders = [math.log2(coarse / fine) for coarse, fine in pairwise(errors)]
     assert orders[-1] > 1.7

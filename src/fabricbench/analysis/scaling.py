@@ -24,8 +24,9 @@ def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
     """One row per ok training or flow cell with `efficiency`, a share: (value / gpus) / value on one GPU.
 
     The one-GPU value is the median over repeats of the same workload, backend and fabric; where a fabric
-    has none, over all fabrics, since one GPU sends nothing over any. Without either it is NaN. At a fixed batch per rank that is T(1)/T(n), weak scaling; at fixed total
-    cells, where value is DOF over time, it is T(1)/(n·T(n)), strong scaling.
+    has none, over all fabrics, since one GPU sends nothing over any. Without either it is NaN. At a fixed
+    batch per rank that is T(1)/T(n), weak scaling; at fixed total cells, where value is DOF over time, it
+    is T(1)/(n·T(n)), strong scaling.
     """
     scaled = ok(cells)
     scaled = scaled[scaled["kind"].isin(SCALED_KINDS)]

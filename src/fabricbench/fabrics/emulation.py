@@ -60,9 +60,9 @@ class Link:
 
     @property
     def segments(self) -> int:
-        """Segments that a packet may hold until it is sent: as many as the bucket takes at once.
+        """Segments that a packet may hold until it is sent: half the bucket.
 
-        More would wait for tokens and be cut by the shaper; fewer cost CPU time per byte, of which
+        The other half makes up for late timers. Fewer would cost CPU time per byte, of which all
         emulated nodes share one machine's.
         """
         return max(1, self.burst_bytes // (2 * FRAME_BYTES))
