@@ -22,16 +22,16 @@ $(INSTALLED): pyproject.toml requirements.lock
 		{ echo "fabricbench needs Python 3.11 or newer; choose one: make PYTHON=python3.12"; exit 1; }
 	@echo "Installing into .venv (once; torch is large, this takes some minutes) ..."
 	$(PYTHON) -m venv .venv
-	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch torchvision
+	$(if $(TORCH_INDEX),$(PIP) --no-deps --index-url '$(TORCH_INDEX)' torch torchvision)
 	$(PIP) --editable '.[test]'
 	@touch $@
 
 report: setup  ## Measure what is missing of CONFIG's grid here, then render the page
-	@$(BIN)/fabricbench plan --config $(CONFIG) | grep '^to run'
-	@$(BIN)/snakemake --profile profiles/local --configfile $(CONFIG)
+	@$(BIN)/fabricbench plan --config '$(CONFIG)' | grep '^to run'
+	@$(BIN)/snakemake --profile profiles/local --configfile '$(CONFIG)'
 
 plan: setup  ## Print CONFIG's grid: cells, time, and how each cell stands
-	@$(BIN)/fabricbench plan --config $(CONFIG)
+	@$(BIN)/fabricbench plan --config '$(CONFIG)'
 
 test: setup lint  ## All checks and tests
 	$(BIN)/pytest $(PYTEST_ARGS)

@@ -20,7 +20,7 @@ def a_cell(kind: str = "micro", engine: str = "mpi", **changes: Any) -> Cell:
         "kind": kind,
         "params": {"micro": MICRO, "cfd": CFD, "train": TRAIN}[kind],
         "fabric": fabric,
-        "backend": {"name": engine, "engine": engine, "options": {}},
+        "backend": {"name": engine, "engine": engine},
         "environment": environment(fabric, engine),
         "launcher": "emulated",
         "binding": "auto",

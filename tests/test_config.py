@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROFILE = {"images_per_s": 130.9, "batch": 64, "source": "a test"}
 BASE: dict[str, Any] = {
     "cluster": {"nodes": 2, "gpus_per_node": 2},
-    "fabrics": {"ethernet": {"interface": "eth0", "rate": "25 Gbit/s"}},
+    "fabrics": {"ethernet": {"interface": "eth0", "rate": "2.5 Gbit/s"}},
     "backends": {"gloo": {"engine": "gloo"}, "mpi": {"engine": "mpi"}},
     "gpus": [1, 4],
     "workloads": {
@@ -34,7 +34,7 @@ BASE: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _few_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = frozenset({"vgg11", "vgg16", "vgg19", "inception_v3", "resnet18"})
+    names = frozenset({"squeezenet1_1", "vgg11", "vgg16", "vgg19", "inception_v3", "resnet18"})
     monkeypatch.setattr(config_module, "classifiers", lambda: names)
 
 
@@ -49,7 +49,7 @@ def changed(path: str, value: Any, base: dict[str, Any] = BASE) -> dict[str, Any
     return config
 
 
-HOST = changed("cluster", {"kind": "host", "gpus_per_node": 4})
+HOST = changed("cluster", {"kind": "host", "gpus_per_node": 4}, changed("fabrics.ethernet.interface", "lo"))
 
 
 def mistakes(config: dict[str, Any]) -> list[str]:
@@ -201,7 +201,7 @@ def test_inception_takes_larger_images(given: dict[str, int], size: int) -> None
 def test_scale_divides_the_links() -> None:
     """A link runs at the real rate divided by both scales, as a whole number of bit/s."""
     fabric = parse_config(changed("cluster.scale", {"bytes": 128, "time": 2})).fabrics["ethernet"]
-    assert (fabric.rate_bit_s, fabric.link_bit_s) == (25_000_000_000, 97_656_250)
+    assert (fabric.rate_bit_s, fabric.link_bit_s) == (2_500_000_000, 9_765_625)
     assert isinstance(fabric.link_bit_s, int)
 
 
@@ -213,7 +213,7 @@ def test_host_needs_no_rate() -> None:
 
 def test_one_network_under_two_names() -> None:
     """The A/A control: two fabrics with one definition share an interface."""
-    config = changed("fabrics.again", {"interface": "eth0", "rate": 25e9})
+    config = changed("fabrics.again", {"interface": "eth0", "rate": 2.5e9})
     fabrics = parse_config(config).fabrics
     assert fabrics["again"].definition == fabrics["ethernet"].definition
 

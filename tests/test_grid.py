@@ -67,7 +67,7 @@ def test_cell_is_fully_resolved() -> None:
         "name": "omnipath", "kind": "emulated", "interface": "opa0", "rate_bit_s": 100_000_000_000,
         "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
     }  # fmt: skip
-    assert cell.backend == {"name": "mpi", "engine": "mpi", "options": {}}
+    assert cell.backend == {"name": "mpi", "engine": "mpi"}
     assert cell.environment["FI_TCP_IFACE"] == "opa0"
     assert (cell.gpus, cell.nodes, cell.ranks_per_node, cell.repeat) == (4, 4, 1, 2)
     assert (cell.launcher, cell.scale) == ("emulated", {"bytes": 128, "time": 2})
@@ -130,7 +130,7 @@ def test_nothing_left_is_a_mistake() -> None:
         ("workloads.vgg16.gpus", [3], "3 ranks don't fill nodes of 2"),
         ("workloads.vgg16.gpus", [16], "needs 8 nodes, the cluster has 4"),
         ("workloads.new", {"kind": "cfd", "backends": ["mpi"], "process_grid": [2, 1, 1]},
-         "process grid [2, 1, 1] is for 2 ranks"),
+         "process_grid [2, 1, 1] has 2 places for 4 ranks"),
         ("backends.gloo.engine", "nccl", "nccl moves data between the GPUs of one machine past the network"),
     ],
 )  # fmt: skip
@@ -144,7 +144,7 @@ def test_unsupported_has_its_reason(path: str, value: Any, reason: str) -> None:
 def test_nccl_waits_for_cuda() -> None:
     """On a host nccl is selectable, but no workload's device can use it yet."""
     config = changed("cluster", {"kind": "host", "gpus_per_node": 4})
-    config["fabrics"] = {"ethernet": {"interface": "eth0"}}
+    config["fabrics"] = {"loopback": {"interface": "lo"}}
     config["backends"]["gloo"] = {"engine": "nccl"}
     config["workloads"] = {"vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"]}}
     reasons = {row.reason for row in grid(config).unsupported}
@@ -176,7 +176,7 @@ def test_what_is_no_difference(path: str, value: Any) -> None:
     [
         ("fabrics.ethernet.rate", "10 Gbit/s", "/ethernet-"),
         ("fabrics.omnipath.delay", "2 us", "/omnipath-"),
-        ("backends.mpi.options", {"eager": 4096}, "-mpi-"),
+        ("backends.mpi.environment", {"MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD": 4096}, "-mpi-"),
         ("backends.gloo.environment", {"A": "1"}, "-gloo-"),
         ("workloads.messages.iterations", 3, "messages/"),
         ("workloads.vgg16.threads_per_rank", 2, "vgg16/"),

@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "repeats": 2,
     "workloads": {
         "vgg16": {
-            "kind": "train", "model": "vgg16", "device": "replay", "batch": 50, "warmup": 1, "steps": 3,
+            "kind": "train", "model": "vgg16", "device": "replay", "batch": 50, "warmup": 2, "steps": 2,
             "profile": {"images_per_s": 100, "batch": 50, "source": "a test"},
         },
         "messages": {

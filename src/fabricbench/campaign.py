@@ -56,11 +56,10 @@ class Fabric:
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A named way to communicate."""
+    """A named way to communicate: an engine, with its options as the variables that it reads."""
 
     name: str
     engine: str
-    options: Mapping[str, Any]
     environment: Mapping[str, str]
 
 

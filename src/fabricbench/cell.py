@@ -32,7 +32,7 @@ class Cell:
     shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
     multiplied by the time scale), loss (a share)."""
     backend: Json
-    """name, engine (gloo, mpi, …) and the engine's options by name."""
+    """name and engine (gloo, mpi, …)."""
     environment: Mapping[str, str]
     """The variables that select this fabric for this engine, and those the user adds."""
     launcher: str

@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
     report.add_argument("--tables", type=Path, required=True, help="the folder that collect wrote")
     report.add_argument("--templates", type=Path, required=True, help="the folder of templates")
+    report.add_argument("--command", default="", help="what to type to run the campaign, for the page")
     report.add_argument("--page", type=Path, required=True, help="the page to write")
     report.add_argument(
         "--partial", action="store_true", help="the campaign isn't complete: say so at the top"
@@ -143,7 +144,8 @@ def _report(options: argparse.Namespace) -> int:
     from fabricbench.report.render import render
 
     tables = read_tables(options.tables)
-    render(tables, _read_json(options.grid), {}, options.templates, options.page, options.partial)
+    about = {"command": options.command} if options.command else {}
+    render(tables, _read_json(options.grid), about, options.templates, options.page, options.partial)
     return 0
 
 

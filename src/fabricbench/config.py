@@ -17,6 +17,11 @@ from fabricbench.units import parse_duration, parse_rate, parse_share, parse_siz
 
 _IMAGE_SIZE = {"inception_v3": 299}
 _EMULATED_ONLY = ("delay", "jitter", "loss")
+_RESERVED_CAMPAIGNS = ("templates", "references")
+_RESERVED_WORKLOADS = ("tables", "partial", "logs")
+"""Folders of the project's own: below reports/, and below results/<campaign>/."""
+_FASTEST_LINK_BIT_S = 10_000_000_000
+"""More than emulated links carry: a real rate that was meant to be scaled."""
 
 T = TypeVar("T")
 
@@ -96,13 +101,16 @@ class _Parser:
         """The campaign; of use only if there are no mistakes after it."""
         config = self._config
         cluster = self._cluster()
+        if config["campaign"] in _RESERVED_CAMPAIGNS:
+            self._mistake("campaign", f"{config['campaign']!r} is a folder of reports/; take another name")
+        for name in set(config["workloads"]) & set(_RESERVED_WORKLOADS):
+            self._mistake(f"workloads.{name}", "this name is a folder of the results; take another")
         fabrics = {name: self._fabric(name, cluster) for name in sorted(config["fabrics"])}
         self._check_shared_interfaces(fabrics)
         backends = {
             name: Backend(
                 name=name,
                 engine=value["engine"],
-                options=dict(sorted(value["options"].items())),
                 environment=_environment(value["environment"]),
             )
             for name, value in sorted(config["backends"].items())
@@ -147,19 +155,30 @@ class _Parser:
         if cluster.kind == "emulated":
             if value["rate"] is None:
                 self._mistake(f"{path}.rate", "missing; an emulated link needs its rate, as 25 Gbit/s")
-            if value["interface"] == "lo":
-                self._mistake(f"{path}.interface", "'lo' is every node's own; use another name, as eth0")
+            if value["interface"] in ("lo", "mgt0"):
+                text = f"{value['interface']!r} is every node's own; use another name, as eth0"
+                self._mistake(f"{path}.interface", text)
+        elif value["interface"] != "lo":
+            self._mistake(
+                f"{path}.interface",
+                f"{value['interface']!r}: on kind host all ranks are on one machine, and the kernel carries "
+                "their bytes over loopback whatever is named; write lo",
+            )
         for key in _EMULATED_ONLY:
             if cluster.kind != "emulated" and key in self._given["fabrics"][name]:
                 self._mistake(f"{path}.{key}", "only emulated fabrics have it; remove it")
         given_rate = value["rate"]
         rate = None if given_rate is None else self._quantity(parse_rate, f"{path}.rate", given_rate, 0)
+        link = None if rate is None else round(rate / (cluster.scale.bytes * cluster.scale.time))
+        if cluster.kind == "emulated" and link is not None and link > _FASTEST_LINK_BIT_S:
+            text = f"{shown(given_rate)} is {link / 1e9:g} Gbit/s here, more than an emulated link carries"
+            self._mistake(f"{path}.rate", f"{text}; set cluster.scale, as {{bytes: 128, time: 2}}")
         return Fabric(
             name=name,
             kind=cluster.kind,
             interface=value["interface"],
             rate_bit_s=rate,
-            link_bit_s=None if rate is None else round(rate / (cluster.scale.bytes * cluster.scale.time)),
+            link_bit_s=link,
             delay_s=self._quantity(parse_duration, f"{path}.delay", value["delay"], 0.0),
             jitter_s=self._quantity(parse_duration, f"{path}.jitter", value["jitter"], 0.0),
             loss=self._quantity(parse_share, f"{path}.loss", value["loss"], 0.0),

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabricbench.campaign import Campaign, Fabric, Workload
 from fabricbench.cell import Cell, cell_id
 from fabricbench.code_key import code_key as package_code_key
-from fabricbench.errors import ConfigError, FabricbenchError
+from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
 from fabricbench.fabrics.selection import environment, why_unsupported
 from fabricbench.record import write_atomically
+from fabricbench.workloads.cfd.mesh import process_grid
 
 SCHEMA = 1
 
@@ -167,9 +167,11 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
         return f"{point.gpus} ranks don't fill nodes of {ranks_per_node}"
     if nodes > campaign.cluster.nodes:
         return f"needs {nodes} nodes, the cluster has {campaign.cluster.nodes}"
-    process_grid = workload.params.get("process_grid")
-    if process_grid and prod(process_grid) != point.gpus:
-        return f"process grid {process_grid} is for {prod(process_grid)} ranks"
+    if workload.kind == "cfd":
+        try:
+            process_grid(workload.params["cells"], point.gpus, workload.params["process_grid"])
+        except LaunchError as error:
+            return str(error)
     return None
 
 
@@ -184,7 +186,7 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
         kind=workload.kind,
         params=workload.params,
         fabric=resolved,
-        backend={"name": backend.name, "engine": backend.engine, "options": backend.options},
+        backend={"name": backend.name, "engine": backend.engine},
         environment={
             **environment(resolved, backend.engine),
             **campaign.environment,

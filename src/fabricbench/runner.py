@@ -5,20 +5,22 @@ Snakemake knows it as a failed job and runs it again, alone, at the next call.
 """
 
 import contextlib
+import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
-from fabricbench.launch.base import Command, Launcher, cell_environment
+from fabricbench.launch.base import NEIGHBOURS, RUNNER, Command, Launcher, cell_environment
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
 from fabricbench.provenance import runner_provenance
@@ -26,9 +28,16 @@ from fabricbench.record import Record, Series, failure_path, write_record
 
 LAUNCHERS: dict[str, Launcher] = {"emulated": Emulated(), "host": Host()}
 POLL_S = 0.05
+UNFINISHED = "started, and not finished: it still runs, or was killed from outside"
+# What a failure without samples and traceback needs at most; reserved before the cell starts.
+RESERVED_BYTES = 8192
 
 
-class TimedOut(FabricbenchError):
+class RankError(FabricbenchError):
+    """The ranks ran and failed: an outcome of the cell, which a person may accept."""
+
+
+class TimedOut(RankError):
     """The cell's time-out passed."""
 
 
@@ -37,42 +46,62 @@ def run_cell(
 ) -> int:
     """Run `cell`, write its record to `path`, and return the exit status.
 
-    `neighbours`: interfaces that an emulated node has beside the cell's own.
+    `neighbours`: interfaces that an emulated node has beside the cell's own. `accept_failures` makes a
+    failure of the ranks (not of what surrounds them) the record.
     """
-    began = time.monotonic()
-    record = Record(cell=cell, code_key=code_key, status="ok", start=_now())
+    signal.signal(signal.SIGTERM, _leave_on_signal)
     path = path.absolute()
-    work = path.parent / f".{path.stem}.work"
-    shutil.rmtree(work, ignore_errors=True)
+    acceptable = False
+    record = Record(cell=cell, code_key=code_key, status="failed", reason=UNFINISHED, start=_now())
     try:
-        work.mkdir(parents=True)
-        (work / "cell.json").write_text(cell.canonical(), encoding="utf-8")
-        _measure(record, work, timeout_s, neighbours)
+        _reserve(record, failure_path(path))
+        with alone_on_this_machine(), tempfile.TemporaryDirectory(prefix="fabricbench-") as work:
+            began = time.monotonic()
+            record.start = _now()
+            try:
+                _measure(record, Path(work), timeout_s, neighbours)
+                record.status, record.reason = "ok", ""
+            finally:
+                record.phases_s["total"] = time.monotonic() - began
     except TimedOut as error:
-        record.status, record.reason = "timeout", str(error)
+        record.status, record.reason, acceptable = "timeout", str(error), True
+    except RankError as error:
+        record.reason, acceptable = str(error), True
     except FabricbenchError as error:
-        record.status, record.reason = "failed", str(error)
+        record.reason = str(error)
     except OSError as error:
-        record.status, record.reason = "failed", f"{error.strerror}: {error.filename or work}"
+        record.reason = f"{error.strerror}: {error.filename}"
     record.end = _now()
-    record.phases_s["total"] = time.monotonic() - began
+    return _leave(record, path, accept=accept_failures and acceptable)
+
+
+@contextlib.contextmanager
+def alone_on_this_machine() -> Iterator[None]:
+    """Wait until no other measured cell of this user runs here, whichever campaign or checkout it is of."""
+    lock = Path(tempfile.gettempdir()) / f"fabricbench-{os.getuid()}.lock"
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        return _leave(record, path, accept_failures)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        os.close(descriptor)
 
 
 def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]) -> None:
+    """Start the ranks and fill `record` with what they leave; raises the reason when they fail."""
+    (work / "cell.json").write_text(record.cell.canonical(), encoding="utf-8")
     environment, unset = cell_environment(record.cell, os.environ)
+    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     record.provenance = runner_provenance(unset)
-    environment["FABRICBENCH_NEIGHBOURS"] = " ".join(neighbours)
     command = LAUNCHERS[record.cell.launcher].command(record.cell, work)
     status = supervise(command, environment, timeout_s)
     if (work / "error.json").exists():
         error = json.loads((work / "error.json").read_text(encoding="utf-8"))
         record.provenance["traceback"] = error["traceback"]
-        raise LaunchError(
-            f"{error['who']}: {error['message']}" if error["who"] != "launcher" else error["message"]
+        if error["who"] == "launcher":
+            raise LaunchError(error["message"])
+        raise RankError(
+            error["message"] if error["who"] == "ranks" else f"{error['who']}: {error['message']}"
         )
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")
@@ -93,18 +122,16 @@ def how_it_ended(status: int) -> str:
 def supervise(command: Command, environment: dict[str, str], timeout_s: float) -> int:
     """Run a command in a session of its own until it ends; returns its exit code (negative: the signal).
 
-    Kills all of it and raises TimedOut after `timeout_s`, and kills it when this process's own parent
-    is gone, so that a cell never runs on beside its successor.
+    Raises TimedOut after `timeout_s`, and LaunchError when this process's own parent is gone, so that a
+    cell never runs on beside its successor. Whatever happens, nothing of its session is left.
     """
     parent = os.getppid()
     process = subprocess.Popen(command.argv, env=environment | dict(command.env), start_new_session=True)
     deadline = time.monotonic() + timeout_s
     try:
         while True:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(timeout=POLL_S)
-            except subprocess.TimeoutExpired:
-                pass
             if time.monotonic() > deadline:
                 raise TimedOut(
                     f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher"
@@ -112,35 +139,49 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
             if os.getppid() != parent:
                 raise LaunchError("whoever started this cell is gone")
     finally:
-        if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
-def _leave(record: Record, path: Path, accept_failures: bool) -> int:
+def _leave_on_signal(number: int, _: object) -> None:
+    raise LaunchError(f"the cell was told to end by {signal.Signals(number).name}")
+
+
+def _reserve(record: Record, failed: Path) -> None:
+    """Say that the cell has begun, in a file with room for how it ends, should the disk then be full."""
+    write_record(record, failed)
+    with failed.open("a", encoding="utf-8") as file:
+        file.write(" " * max(0, RESERVED_BYTES - failed.stat().st_size))
+
+
+def _leave(record: Record, path: Path, accept: bool) -> int:
+    """Write the record, or the failure beside it; returns the exit status."""
     failed = failure_path(path)
     try:
-        if record.status == "ok" or accept_failures:
+        if record.status == "ok" or accept:
             record.accepted = record.status != "ok"
             write_record(record, path)
             failed.unlink(missing_ok=True)
             return 0
         write_record(record, failed)
     except OSError as error:
-        record.reason = (
-            f"{record.reason}; " * bool(record.reason) + f"can't write the record: {error.strerror}"
+        known = f"{record.reason}; " if record.reason else ""
+        record = replace(
+            record, status="failed", accepted=False, reason=f"{known}can't write: {error.strerror}"
         )
-        _smallest_trace(record, failed)
+        _write_in_place(record, failed)
     print(f"fabricbench: {record.id}: {record.status}: {record.reason}", file=sys.stderr)
     return 1
 
 
-def _smallest_trace(record: Record, failed: Path) -> None:
-    """On a full disk a failure without samples and traceback may still fit; if not, the log has to do."""
-    plain: dict[str, Any] = {"samples": [], "facts": {}, "evidence": {}, "provenance": {}}
-    small = Record(**(vars(record) | plain | {"status": "failed"}))
-    with contextlib.suppress(OSError):
-        write_record(small, failed)
+def _write_in_place(record: Record, failed: Path) -> None:
+    """On a full disk: a failure without samples and traceback, into the room that was reserved for it."""
+    small = replace(record, samples=[], facts={}, evidence={}, provenance={})
+    text = json.dumps(small.to_json(), ensure_ascii=False).encode()
+    if len(text) < RESERVED_BYTES:
+        with contextlib.suppress(OSError), failed.open("r+b") as file:
+            file.write(text.ljust(RESERVED_BYTES - 1) + b"\n")
 
 
 def _now() -> str:

@@ -4,13 +4,14 @@ Imported while Snakemake parses, on every node of a cluster as well: keep it lig
 """
 
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fabricbench.config import parse_config
+from fabricbench.config import load_config, parse_config
 from fabricbench.errors import FabricbenchError as UserError
 from fabricbench.grid import GridCell, expand, write_grid
 from fabricbench.plan import set_aside_unreadable
@@ -33,6 +34,8 @@ class Prepared:
     accept_failures: bool
     set_aside: list[str]
     """A line for every unreadable record that was moved away."""
+    command: str
+    """What to type to run this campaign."""
     tables: tuple[str, ...] = TABLES
 
     @property
@@ -46,18 +49,23 @@ class Prepared:
         return files_of(PACKAGE / "report", "*.py")
 
 
-def prepare(config: Mapping[str, Any], results: Path, *, main_process: bool) -> Prepared:
+def prepare(config: Mapping[str, Any], files: Sequence[str], results: Path, *, may_write: bool) -> Prepared:
     """Parse the config, expand the grid, and leave results/<campaign>/grid.json for the rules behind.
 
-    Only Snakemake's main process writes and tidies: the jobs it starts parse the Snakefile as well.
+    `files` are where the config is from: read again, since Snakemake's own reader takes doubled keys and
+    names like `on` for what YAML makes of them. `may_write`: not for a dry run, which may go beside a real
+    one, and not for the jobs that Snakemake starts, which parse the Snakefile as well.
     Raises ConfigError with one line per mistake.
     """
+    load_config([Path(file) for file in files])
     campaign = parse_config(config)
     grid = expand(campaign)
     set_aside = []
-    if main_process:
+    if may_write:
         set_aside = set_aside_unreadable(grid, results)
         write_grid(grid, results / campaign.name / "grid.json")
+    elif not (results / campaign.name / "grid.json").exists():
+        write_grid(grid, results / campaign.name / "grid.json")  # or there is nothing to plan with
     interfaces = dict.fromkeys(fabric.interface for fabric in campaign.fabrics.values())
     return Prepared(
         name=campaign.name,
@@ -65,6 +73,7 @@ def prepare(config: Mapping[str, Any], results: Path, *, main_process: bool) -> 
         interfaces=" ".join(interfaces),
         accept_failures=campaign.accept_failures,
         set_aside=set_aside,
+        command=shlex.join(["snakemake", "--profile", "profiles/local", "--configfile", *files]),
     )
 
 

@@ -161,29 +161,40 @@ def test_the_record_says_whether_delay_is_emulated(link, netem, words):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "mend"),
+    ("setting", "value", "made", "mend"),
     [
         (
             "kernel/apparmor_restrict_unprivileged_userns",
             "1",
-            "kernel.apparmor_restrict_unprivileged_userns=0",
+            True,
+            "apparmor_restrict_unprivileged_userns=0",
         ),
-        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
-        ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
-        (None, None, "seccomp=unconfined"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", False, "seccomp=unconfined"),
+        ("kernel/unprivileged_userns_clone", "0", False, "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", False, "user.max_user_namespaces=10000"),
+        (None, None, False, "seccomp=unconfined"),
     ],
 )
-def test_where_namespaces_are_forbidden_the_line_says_how_to_allow_them(monkeypatch, setting, value, mend):
+def test_where_namespaces_are_forbidden_the_line_says_how_to_allow_them(
+    monkeypatch, setting, value, made, mend
+):
     """Ubuntu's AppArmor switch, Debian's, a limit of none, or a container's seccomp: each has its mend."""
-    monkeypatch.setattr(
-        emulation,
-        "_reads",
-        lambda path, text: setting is not None and str(path).endswith(setting) and text == value,
-    )
-    line = why_not_allowed(1)
+    monkeypatch.setattr(emulation, "_reads", lambda asked, text: (asked, text) == (setting, value))
+    line = why_not_allowed(1, made)
     assert mend in line
     assert "cluster.kind: host" in line
     assert "\n" not in line
+
+
+def test_a_kernel_without_the_parts_is_told_apart(monkeypatch):
+    """Where namespaces are allowed and links can't be made, the line names what is lacking."""
+
+    def lacking(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(emulation, "build", lacking)
+    monkeypatch.setattr(emulation, "become_private", lambda: None)
+    assert "veth, bridge and tbf" in emulation.why_unavailable()
 
 
 def test_a_refused_kernel_is_an_error_with_a_mend(monkeypatch):

@@ -56,7 +56,7 @@ def test_a_backend_s_option_reruns_its_cells(measured, tiny):
     measured.write(tiny)
     other = {name.replace("-mpi-", "-other-") for name in ALL}
     assert measured.measure() == other
-    tiny["backends"]["other"]["options"] = {"note": 2}
+    tiny["backends"]["other"]["environment"] = {"FI_TCP_TX_SIZE": 512}
     measured.write(tiny)
     assert measured.measure() == other
 
@@ -108,6 +108,38 @@ def test_the_template_renews_the_page_alone(measured):
     assert measured.measure() == set()
     assert page_time(measured) > before
     assert (measured.results / "tables" / "cells.parquet").stat().st_mtime_ns == tables
+
+
+@pytest.mark.parametrize(
+    ("module", "renews_tables"), [("analysis/stats.py", True), ("report/words.py", False)]
+)
+def test_code_behind_the_records_measures_nothing(measured, module, renews_tables):
+    """Analysis renews tables and page, report code the page alone."""
+    tables = (measured.results / "tables" / "cells.parquet").stat().st_mtime_ns
+    before = page_time(measured)
+    source = measured.folder / "src/fabricbench" / module
+    source.write_text(source.read_text() + "\n")
+    assert measured.measure() == set()
+    assert page_time(measured) > before
+    assert ((measured.results / "tables" / "cells.parquet").stat().st_mtime_ns > tables) is renews_tables
+
+
+def test_a_dry_run_changes_nothing(measured, tiny):
+    """`-n` with another config leaves the grid of a campaign that may be running beside it."""
+    grid = (measured.results / "grid.json").read_bytes()
+    del tiny["fabrics"]["fast"]
+    measured.write(tiny)
+    measured.snakemake("-n")
+    assert (measured.results / "grid.json").read_bytes() == grid
+
+
+def test_a_key_that_stands_twice_is_a_mistake(measured):
+    """What YAML would take silently, the last of two equal keys, is refused with its line."""
+    measured.write(measured.config_file.read_text() + "repeats: 5\n")
+    output = measured.snakemake(ok=False)
+    assert "repeats" in output
+    assert "config.yaml:" in output
+    assert "Traceback" not in output
 
 
 def test_a_cell_left_out_leaves_the_page(measured, tiny):

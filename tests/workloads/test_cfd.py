@@ -18,6 +18,7 @@ from fabricbench.workloads.cfd.cases import CASES
         ((64, 64, 64), 8, (2, 2, 2)),
         ((64, 64, 16), 4, (2, 2, 1)),
         ((9, 8, 8), 3, (3, 1, 1)),
+        ((4, 4, 64), 16, (1, 1, 16)),
         ((5, 5, 5), 1, (1, 1, 1)),
     ],
 )
@@ -28,8 +29,22 @@ def test_the_process_grid_divides_with_the_least_halo(cells, size, grid):
 
 def test_a_mesh_that_does_not_divide_is_refused_with_the_nearest():
     """The line names mesh, ranks and a mesh that would do."""
-    with pytest.raises(LaunchError, match=r"\[5, 7, 5\] don't divide over 4 ranks; .*: \[5, 8, 5\]"):
+    with pytest.raises(LaunchError, match=r"\[5, 7, 5\] don't divide over 4 ranks .*: \[5, 8, 5\]"):
         mesh.process_grid((5, 7, 5), 4)
+
+
+@pytest.mark.parametrize(("cells", "ranks"), [((4, 1, 1), 1), ((8, 1, 8), 2), ((4, 4, 4), 27)])
+def test_blocks_thinner_than_the_ghost_layers_are_refused(cells, ranks):
+    """A neighbour would read cells that the block doesn't have."""
+    with pytest.raises(LaunchError, match="at least 2 a side"):
+        mesh.process_grid(cells, ranks)
+
+
+def test_a_wanted_process_grid_is_taken_or_refused():
+    """Its places must be the ranks."""
+    assert mesh.process_grid((8, 8, 8), 4, [1, 4, 1]) == (1, 4, 1)
+    with pytest.raises(LaunchError, match=r"\[2, 1, 1\] has 2 places for 4 ranks"):
+        mesh.process_grid((8, 8, 8), 4, [2, 1, 1])
 
 
 def test_blocks_tile_the_mesh_and_neighbours_agree():
@@ -75,7 +90,7 @@ def test_the_vortex_converges_at_second_order():
     ranks = MpiRanks(a_cell("cfd"), Seat(0, 1, 0, 0, ""))
     errors = []
     for n in (32, 64, 128):
-        cell = a_cell("cfd", gpus=1, nodes=1, params=CFD | {"cells": [n, n, 1]})
+        cell = a_cell("cfd", gpus=1, nodes=1, params=CFD | {"cells": [n, n, 2]})
         solver = Solver(cell, ranks)
         while solver.time < 0.5:
             solver.step()

@@ -1,7 +1,5 @@
 """Training's parts: layers by multiply-adds, waits to deadlines, auxiliary heads."""
 
-import time
-
 import pytest
 from cells import PROFILE, TRAIN, a_cell
 
@@ -38,17 +36,31 @@ def test_layers_are_found_again_in_the_cache(monkeypatch, tmp_path):
     assert layers.cached("resnet18", 64) is None
 
 
-def test_waits_run_to_absolute_deadlines():
-    """A late wake-up shortens the next wait: a thousand short waits end within one of them."""
-    from fabricbench.workloads.train.replay import Device
+def test_waits_run_to_absolute_deadlines(monkeypatch):
+    """A late wake-up shortens the next wait: if each sleep is 0.3 s too long, ten of 1 s take 10.3 s."""
+    from fabricbench.workloads.train import replay
 
-    device = Device()
+    class Clock:
+        now = 100.0
+
+        @classmethod
+        def perf_counter(cls):
+            return cls.now
+
+        @classmethod
+        def sleep(cls, seconds):
+            cls.now += seconds + 0.3
+
+    monkeypatch.setattr(replay, "time", Clock)
+    device = replay.Device()
     device.start()
-    began = time.perf_counter()
-    for _ in range(1000):
-        device.busy(1e-4)
-    assert device.deadline - began == pytest.approx(0.1, abs=1e-3)
-    assert time.perf_counter() >= device.deadline
+    for _ in range(10):
+        device.busy(1.0)
+    assert pytest.approx(110.3) == Clock.now
+    assert device.late_s == pytest.approx(0.0)
+    Clock.now += 5.0
+    device.busy(1.0)
+    assert device.late_s == pytest.approx(4.3)
 
 
 def test_a_replayed_step_takes_the_profile_s_time_spread_over_the_layers():

@@ -21,5 +21,5 @@ rule cell:
     message:
         "{wildcards.cell}"
     shell:
-        "python -m fabricbench run-cell --cell {params.cell:q} --record {output:q} --timeout {resources.timeout_s}"
+        "exec python -m fabricbench run-cell --cell {params.cell:q} --record {output:q} --timeout {resources.timeout_s}"
         " --accept-failures {resources.accept_failures} --neighbours {resources.neighbours:q} > {log:q} 2>&1"

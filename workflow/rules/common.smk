@@ -1,5 +1,6 @@
 """Binds functions of src/fabricbench to wildcards, and nothing else."""
 
+import os
 import sys
 from math import ceil
 from pathlib import Path
@@ -15,7 +16,12 @@ from fabricbench import workflow as campaign_of
 campaign_of.use_this_python(CHECKOUT)
 
 try:
-    CAMPAIGN = campaign_of.prepare(config, Path("results"), main_process=workflow.is_main_process)
+    CAMPAIGN = campaign_of.prepare(
+        config,
+        [os.path.relpath(file) for file in workflow.configfiles],
+        Path("results"),
+        may_write=workflow.is_main_process and not workflow.dryrun,
+    )
 except campaign_of.UserError as error:
     raise WorkflowError(str(error)) from None
 

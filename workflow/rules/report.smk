@@ -19,18 +19,19 @@ rule report:
     params:
         tables=folder_of_tables,
         templates=folder_of_templates,
+        command=CAMPAIGN.command,
         partial=[f"{REPORT}/partial.html", f"{RESULTS}/partial"],
     message:
         "render {output}"
     shell:
         "python -m fabricbench report --grid {input.grid:q} --tables {params.tables:q} --templates {params.templates:q}"
-        " --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
+        " --command {params.command:q} --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
 
 
 # Never a rule's declared output: a page so made would count as up to date later.
 PARTIAL_REPORT = (
     f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
     f" && python -m fabricbench report --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
-    f" --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
-    f" && echo 'Some cells failed. What there is: {REPORT}/partial.html'"
+    f" --command {shlex.quote(CAMPAIGN.command)} --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
+    f" && echo 'Not all cells could be measured. What there is: {REPORT}/partial.html'"
 )

@@ -38,6 +38,7 @@ BURST_S = 0.15e-3
 QUEUE_S = 20e-3
 FRAME_BYTES = 1514
 MAX_LINK_BIT_S = 400_000_000
+"""The highest rate that was measured to be kept (docs/emulation.md)."""
 TRUSTWORTHY_FROM_BYTES = 256 * 1024
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -83,7 +84,8 @@ class Node:
             _check(
                 _libc.setns(descriptor, NODE_NAMESPACES[kind]), f"enter the {kind} namespace of {self.name}"
             )
-        os.chdir(here)  # a mount namespace begins at its root
+        with contextlib.suppress(OSError):  # a mount namespace begins at its root, and hides /dev/shm
+            os.chdir(here)
 
 
 def _check(result: int, what: str) -> None:
@@ -134,14 +136,13 @@ def become_private() -> None:
     uid, gid = os.getuid(), os.getgid()
     flags = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID
     if _libc.unshare(CLONE_NEWUSER | flags) == 0:
-        # AppArmor on Ubuntu lets the namespace be made and then takes its capabilities away.
         with _explained():
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
             _mount("none", "/", None, MS_REC | MS_PRIVATE)
     elif uid != 0 or _libc.unshare(flags) != 0:
-        raise LaunchError(why_not_allowed(ctypes.get_errno()))
+        raise LaunchError(why_not_allowed(ctypes.get_errno(), made=False))
     else:  # root in a container that forbids user namespaces but holds the capability itself
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
 
@@ -151,19 +152,19 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LaunchError(why_not_allowed(error.errno or 0)) from None
+        raise LaunchError(why_not_allowed(error.errno or 0, made=True)) from None
 
 
-def why_not_allowed(number: int) -> str:
-    """One line: what forbids namespaces here, and how to allow them."""
-    apparmor = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-    debian = Path("/proc/sys/kernel/unprivileged_userns_clone")
-    limit = Path("/proc/sys/user/max_user_namespaces")
-    if _reads(apparmor, "1"):
+def why_not_allowed(number: int, made: bool) -> str:
+    """One line: what forbids namespaces here, and how to allow them.
+
+    `made`: the kernel made the user namespace and then let nothing be done in it, as AppArmor has it.
+    """
+    if made and _reads("kernel/apparmor_restrict_unprivileged_userns", "1"):
         mend = "allow them: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-    elif _reads(debian, "0"):
+    elif _reads("kernel/unprivileged_userns_clone", "0"):
         mend = "allow them: sudo sysctl kernel.unprivileged_userns_clone=1"
-    elif _reads(limit, "0") or number == errno.ENOSPC:
+    elif _reads("user/max_user_namespaces", "0") or number == errno.ENOSPC:
         mend = "allow them: sudo sysctl user.max_user_namespaces=10000"
     else:
         mend = "start a container with --security-opt seccomp=unconfined --cap-add SYS_ADMIN, or --privileged"
@@ -173,25 +174,29 @@ def why_not_allowed(number: int) -> str:
     )
 
 
-def _reads(path: Path, text: str) -> bool:
+def _reads(setting: str, text: str) -> bool:
     try:
-        return path.read_text().strip() == text
+        return (Path("/proc/sys") / setting).read_text().strip() == text
     except OSError:
         return False
 
 
 def why_unavailable() -> str | None:
-    """Try it in a child: None where emulated clusters can be made, otherwise the line that says why not."""
+    """Try it, with two nodes and a shaped link: None where it works, otherwise the line that says why not."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        reason = ""
         try:
             become_private()
-            reason = ""
+            build(2, [Link("eth0", MAX_LINK_BIT_S)])
         except LaunchError as error:
             reason = str(error)
-        except OSError as error:
-            reason = why_not_allowed(error.errno or 0)
+        except Exception as error:
+            reason = (
+                f"emulated fabrics need veth, bridge and tbf, which this kernel lacks or refuses ({error}); "
+                "set cluster.kind: host in the config"
+            )
         os.write(write, reason.encode())
         os._exit(0)
     os.close(write)
@@ -340,4 +345,5 @@ def describe(link: Link, netem: bool) -> dict[str, Any]:
         "gso_max_segs": link.segments,
         "delay": delay,
         "trustworthy_from_bytes": TRUSTWORTHY_FROM_BYTES,
+        "validated": (link.rate_bit_s or 0) <= MAX_LINK_BIT_S,
     }

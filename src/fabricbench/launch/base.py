@@ -9,8 +9,18 @@ from typing import Protocol
 from fabricbench.cell import Cell
 
 # What a user's shell may carry that would choose another network, protocol or algorithm than the cell's.
-INHERITED = ("NCCL_", "UCX_", "FI_", "OMPI_MCA_", "MPIR_CVAR_", "GLOO_", "PSM2_", "PSM3_", "PMI_", "PMIX_")
+INHERITED = (
+    *("NCCL_", "UCX_", "FI_", "GLOO_", "PSM2_", "PSM3_", "TORCH_"),
+    *("OMPI_MCA_", "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_", "I_MPI_", "PMI_", "PMIX_"),
+    *("OMP_", "GOMP_", "KMP_"),
+)
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+# What the runner tells a launcher beside the cell.
+RUNNER = "FABRICBENCH_RUNNER"
+"""The runner's process number: whoever finds another parent has lost it."""
+NEIGHBOURS = "FABRICBENCH_NEIGHBOURS"
+"""Idle interfaces that an emulated node has beside the cell's own."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fabricbench.cell import Cell
 from fabricbench.fabrics import emulation
-from fabricbench.launch.base import Command, python_module
+from fabricbench.launch.base import NEIGHBOURS, RUNNER, Command, python_module
 from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
 from fabricbench.workloads.seat import read_cell
 
@@ -34,8 +34,8 @@ def links(cell: Cell, neighbours: list[str]) -> list[emulation.Link]:
 def main(work: Path) -> int:
     """Become the cluster: returns the exit status of the ranks."""
     cell = read_cell(work)
-    neighbours = os.environ.get("FABRICBENCH_NEIGHBOURS", "").split()
-    runner = os.getppid()
+    neighbours = os.environ.get(NEIGHBOURS, "").split()
+    runner = int(os.environ[RUNNER])
     emulation.become_private()
     emulation.die_with_parent(runner)
     if init := emulation.fork_init():  # the PID namespace and all in it end with this child

@@ -8,7 +8,7 @@ from pathlib import Path
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.emulation import die_with_parent
-from fabricbench.launch.base import Command, python_module
+from fabricbench.launch.base import RUNNER, Command, python_module
 from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
 from fabricbench.workloads.seat import read_cell
 
@@ -33,7 +33,7 @@ def check_interface(name: str) -> None:
 def main(work: Path) -> int:
     """Fork the ranks: returns their exit status."""
     cell = read_cell(work)
-    die_with_parent(os.getppid())
+    die_with_parent(int(os.environ[RUNNER]))
     check_interface(cell.fabric["interface"])
     # A bound socket handed on to rank 0: nobody can take the port between the choice and its use.
     listener = socket.create_server(("127.0.0.1", 0))

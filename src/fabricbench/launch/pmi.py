@@ -4,6 +4,7 @@ MPICH started without one makes a silent world of size 1; with it, forked proces
 The wire protocol is one line of `key=value` words per request (MPICH's "simple PMI", version 1.1).
 """
 
+import contextlib
 import selectors
 import socket
 from collections.abc import Callable
@@ -55,9 +56,10 @@ class PmiServer:
             return
         *lines, self._unread[connection] = (self._unread[connection] + received).split(b"\n")
         for line in lines:
-            self._answer(
-                connection, dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
-            )
+            with contextlib.suppress(ConnectionError):  # the rank is gone; the launcher sees how
+                self._answer(
+                    connection, dict(word.split("=", 1) for word in line.decode().split() if "=" in word)
+                )
 
     def _answer(self, connection: socket.socket, request: dict[str, str]) -> None:
         command = request.get("cmd", "")

@@ -20,11 +20,14 @@ from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
+from fabricbench.fabrics.emulation import die_with_parent
 from fabricbench.launch.pmi import Aborted, PmiServer
 from fabricbench.workloads import entry
 from fabricbench.workloads.seat import Seat
 
 PR_SET_NAME = 15
+# How long after the first bad end others are waited for: a killed rank raises errors in its peers at once.
+GRACE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,25 @@ def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
         )
     phases = {"import": imported - began, "forked_at": time.time()}
     server = PmiServer(cell.gpus, cell.nodes, cell.ranks_per_node)
+    parent = os.getpid()
     ranks: dict[int, int] = {}
     for rank in range(cell.gpus):
         pid = os.fork()
         if pid == 0:
-            _be_rank(rank, cell, work, seats, server, phases)
+            _be_rank(rank, cell, work, seats, server, phases, parent)
         ranks[pid] = rank
     server.parent_only()
     return _watch(ranks, server, cell, work)
 
 
 def _be_rank(
-    rank: int, cell: Cell, work: Path, seats: Seats, server: PmiServer, phases: dict[str, float]
+    rank: int,
+    cell: Cell,
+    work: Path,
+    seats: Seats,
+    server: PmiServer,
+    phases: dict[str, float],
+    parent: int,
 ) -> None:
     """The life of one rank; never returns."""
     status = 1
@@ -71,6 +81,7 @@ def _be_rank(
         node, local_rank = divmod(rank, cell.ranks_per_node)
         os.environ.update(server.seat(rank))
         seats.enter[node]()
+        die_with_parent(parent)
         seat = Seat(
             rank=rank,
             size=cell.gpus,
@@ -89,16 +100,21 @@ def _be_rank(
         os._exit(status)
 
 
-def leave_error(work: Path, who: str, error: BaseException) -> None:
-    """Write who failed and why where the runner looks, with the traceback, and print it to the log."""
+def leave_error(work: Path, who: str, error: BaseException, *, is_cause: bool = False) -> None:
+    """Write who failed and why where the runner looks, with the traceback, and print it to the log.
+
+    The first failure stays, since what follows in other ranks are its consequences; `is_cause` overrides.
+    """
     text = "".join(traceback.format_exception(error))
     print(f"{who} failed:\n{text}", file=sys.stderr, flush=True)
     message = str(error) if isinstance(error, FabricbenchError) else f"{type(error).__name__}: {error}"
-    entry_text = json.dumps({"who": who, "message": message, "traceback": text})
-    with contextlib.suppress(OSError):  # the first failure is the cause; on a full disk the log has to do
-        temporary = work / f"error-{who.replace(' ', '-')}"
-        temporary.write_text(entry_text)
-        os.link(temporary, work / "error.json")
+    temporary = work / f"error-{who.replace(' ', '-')}"
+    temporary.write_text(json.dumps({"who": who, "message": message, "traceback": text}), encoding="utf-8")
+    if is_cause:
+        os.replace(temporary, work / "error.json")
+    else:
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, work / "error.json")
 
 
 @contextlib.contextmanager
@@ -123,17 +139,31 @@ def _watch(ranks: dict[int, int], server: PmiServer, cell: Cell, work: Path) -> 
         while waiting:
             for key, _ in server.selector.select():
                 key.data(key.fileobj)
-            for pid, status in _ended():
-                rank = waiting.pop(pid, None)
-                if rank is not None and status != 0:
-                    raise LaunchError(_how_it_ended(rank, rank // cell.ranks_per_node, status))
-    except (Aborted, LaunchError) as error:
+            if bad := _bad_ends(waiting):
+                time.sleep(GRACE_S)
+                _explain(bad | _bad_ends(waiting), cell, work)
+                return 1
+    except Aborted as error:
+        leave_error(work, "ranks", LaunchError(f"a rank called MPI_Abort: {error}"))
+        return 1
+    finally:
         for pid in waiting:
             os.kill(pid, signal.SIGKILL)
-        if not (work / "error.json").exists():
-            leave_error(work, "launcher", error)
-        return 1
     return 0
+
+
+def _bad_ends(waiting: dict[int, int]) -> dict[int, int]:
+    """Reap what has ended, forget it in `waiting`; returns rank → status of what ended badly."""
+    ended = [(waiting.pop(pid), status) for pid, status in _ended() if pid in waiting]
+    return {rank: status for rank, status in ended if status != 0}
+
+
+def _explain(bad: dict[int, int], cell: Cell, work: Path) -> None:
+    """Leave the cause: a rank killed by a signal before all exceptions, which its loss raises in others."""
+    killed = {rank: status for rank, status in bad.items() if status < 0}
+    rank, status = min((killed or bad).items())
+    error = LaunchError(_how_it_ended(rank, rank // cell.ranks_per_node, status))
+    leave_error(work, "ranks", error, is_cause=bool(killed))
 
 
 def _ended() -> Iterator[tuple[int, int]]:

@@ -172,7 +172,8 @@ def _message_group(
     notes = []
     if limit is not None and (table["bytes"] < limit).any():
         notes.append(
-            f"Messages below {words.size(limit)} pass in a burst of the shaper, faster than the link: "
+            f"Messages below {words.size(limit)} pass partly in a burst of the shaper, faster than the link, "
+            "or take the time that the library needs to start on this machine: "
             "their bandwidth is no property of the fabric."
         )
     about = "Lines are medians, bands reach from the 10th to the 90th percentile of all samples and repeats."

@@ -22,6 +22,10 @@ NOT_KEPT = (
 )
 
 
+VALIDATED_BIT_S = 400_000_000
+"""The highest link rate that was measured to be kept: docs/emulation.md."""
+
+
 @dataclass(frozen=True)
 class Assumption:
     """One thing that an emulated campaign rests on."""
@@ -31,7 +35,7 @@ class Assumption:
 
 
 def fabric_order(grid: Json) -> list[str]:
-    """The fabrics of the grid in the config's order; the first one is what ratios are taken to."""
+    """The fabrics of the grid by name; the first one is what ratios are taken to."""
     used = [str(entry["cell"]["fabric"]["name"]) for entry in grid["cells"]]
     used += [str(entry["fabric"]) for entry in grid["unsupported"]]
     configured = grid["campaign"].get("fabrics", {})
@@ -86,7 +90,10 @@ def _links(cells: pd.DataFrame) -> str:
         f"{row['fabric']} {words.bit_rate(row['rate_bit_s'])} → {words.bit_rate(row['link_bit_s'])}"
         for row in rates.to_dict("records")
     ]
-    return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+    text = f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+    if (rates["link_bit_s"] > VALIDATED_BIT_S).any():
+        text += f" Above {words.bit_rate(VALIDATED_BIT_S)} the machine may be what limits: not validated."
+    return text
 
 
 def _scales(cells: pd.DataFrame) -> str:

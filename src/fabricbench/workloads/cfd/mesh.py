@@ -1,12 +1,15 @@
 """A periodic Cartesian mesh cut into equal blocks by a 3D process grid."""
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabricbench.errors import LaunchError
 
 Triple = tuple[int, int, int]
+
+THINNEST = 2
+"""Cells per side of a block: a neighbour reads two layers of it."""
 
 
 @dataclass(frozen=True)
@@ -19,28 +22,44 @@ class Block:
     """Per axis the rank below and the rank above; itself where one process spans the axis."""
 
 
-def process_grid(cells: Triple, size: int) -> Triple:
-    """The grid of `size` processes that divides the mesh with the least halo; LaunchError if none does."""
-    counts = range(1, size + 1)
-    fitting = [
-        (px, py, pz)
-        for px, py, pz in itertools.product(counts, counts, counts)
-        if px * py * pz == size and not (cells[0] % px or cells[1] % py or cells[2] % pz)
-    ]
+def process_grid(cells: Triple, size: int, wanted: Sequence[int] | None = None) -> Triple:
+    """The grid of `size` processes with the least halo, or the wanted one.
+
+    Raises LaunchError, naming the nearest mesh that would do, when blocks would not be equal or would be
+    thinner than the ghost layers that their neighbours read.
+    """
+    if wanted is not None:
+        px, py, pz = wanted
+        if px * py * pz != size:
+            raise LaunchError(f"process_grid {list(wanted)} has {px * py * pz} places for {size} ranks")
+        grids = [(px, py, pz)]
+    else:
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        grids = [(px, py, size // (px * py)) for px in divisors for py in divisors if size % (px * py) == 0]
+    fitting = [grid for grid in grids if fits(cells, grid)]
     if not fitting:
+        over = f"the process grid {list(wanted)}" if wanted else f"{size} ranks"
+        near = min((nearest(cells, grid) for grid in grids), key=lambda mesh: _distance(cells, mesh))
         raise LaunchError(
-            f"cells {list(cells)} don't divide over {size} ranks; "
-            f"the nearest that do: {list(nearest(cells, size))}"
+            f"cells {list(cells)} don't divide over {over} into equal blocks of at least {THINNEST} a side; "
+            f"the nearest that do: {list(near)}"
         )
-    return min(fitting, key=lambda grid: (halo_cells(cells, grid), grid))
+    return min(fitting, key=lambda grid: (halo_cells(cells, grid), max(grid), grid))
 
 
-def nearest(cells: Triple, size: int) -> Triple:
-    """The mesh nearest to `cells` whose longest axis divides over `size` ranks."""
-    longest = max(range(3), key=cells.__getitem__)
-    rounded = list(cells)
-    rounded[longest] = max(1, round(cells[longest] / size)) * size
-    return rounded[0], rounded[1], rounded[2]
+def fits(cells: Triple, grid: Triple) -> bool:
+    """Whether blocks are equal, and thick enough."""
+    return all(n % p == 0 and n // p >= THINNEST for n, p in zip(cells, grid, strict=True))
+
+
+def nearest(cells: Triple, grid: Triple) -> Triple:
+    """The mesh nearest to `cells` that fits a process grid."""
+    nx, ny, nz = (max(THINNEST, round(n / p)) * p for n, p in zip(cells, grid, strict=True))
+    return nx, ny, nz
+
+
+def _distance(one: Triple, other: Triple) -> int:
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 def halo_cells(cells: Triple, grid: Triple) -> int:
@@ -50,9 +69,7 @@ def halo_cells(cells: Triple, grid: Triple) -> int:
 
 
 def block(cells: Triple, grid: Triple, rank: int) -> Block:
-    """The block of `rank`, the last axis fastest; LaunchError if the mesh doesn't divide."""
-    if any(n % p for n, p in zip(cells, grid, strict=True)):
-        raise LaunchError(f"cells {list(cells)} don't divide over the process grid {list(grid)}")
+    """The block of `rank`, the last axis fastest, of a mesh that divides."""
     place = (rank // (grid[1] * grid[2]), rank // grid[2] % grid[1], rank % grid[2])
     own = tuple(n // p for n, p in zip(cells, grid, strict=True))
 

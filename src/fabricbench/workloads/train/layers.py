@@ -5,6 +5,7 @@ user's cache, since importing torchvision costs more than a replayed cell's whol
 """
 
 import contextlib
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -42,8 +43,10 @@ def cached(model: str, image_size: int) -> list[Layer] | None:
 
 
 def _cache_file(model: str, image_size: int) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "fabricbench" / f"layers-{version('torchvision')}-{model}-{image_size}.json"
+    """Named by all that its content depends on: the model, torchvision, and how layers are counted here."""
+    counting = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return cache / "fabricbench" / f"layers-{version('torchvision')}-{model}-{image_size}-{counting}.json"
 
 
 def measure(model: str, image_size: int) -> list[Layer]:

@@ -35,15 +35,22 @@ def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
     for _ in range(cell.params["warmup"]):
         train_one()
     steps = []
+    network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    device = network.device if isinstance(network, replay.ReplayedModel) else None
+    if device is not None:
+        device.late_s = 0.0  # of the measured steps alone
     with region.timed():
         for _ in range(cell.params["steps"]):
             began = time.perf_counter()
             train_one()  # ends when every gradient is reduced: the one synchronisation point of a step
             steps.append(time.perf_counter() - began)
-    per_rank = ranks.gather(steps)
+    every = ranks.gather((steps, device.late_s if device is not None else None))
     if ranks.rank != 0:
         return Outcome()
-    return Outcome(over_ranks(per_rank, "step_s", "s"), facts(cell, model))
+    known = facts(cell, model)
+    if device is not None:
+        known["latest_wait_s"] = max(late for _, late in every)
+    return Outcome(over_ranks([own for own, _ in every], "step_s", "s"), known)
 
 
 def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
@@ -52,7 +59,7 @@ def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
     buckets = 0
     if isinstance(model, nn.parallel.DistributedDataParallel):
         logged = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
-        buckets = len(str(logged.get("rebuilt_bucket_sizes", "")).split(","))
+        buckets = len([size for size in str(logged.get("rebuilt_bucket_sizes", "")).split(",") if size])
     counted = {
         "images_per_step": cell.gpus * cell.params["batch"],
         "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
@@ -60,7 +67,7 @@ def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
         "ddp": own is not model,
     }
     if isinstance(own, replay.ReplayedModel):
-        counted |= {"compute_s": sum(own.times), "latest_wait_s": own.device.late_s}
+        counted["compute_s"] = sum(own.times)
     return counted
 
 
