@@ -9,6 +9,7 @@ import time
 
 import pytest
 from cells import CFD, MICRO, PROFILE, TRAIN, a_cell
+from processes import descendants, wait_until
 
 from fabricbench.cell import Cell
 from fabricbench.code_key import code_key
@@ -266,34 +267,6 @@ def on_host(cell: Cell) -> Cell:
     environment = {name: value.replace("eth0", "lo") for name, value in cell.environment.items()}
     changes = {"fabric": fabric, "environment": environment, "launcher": "host"}
     return dataclasses.replace(cell, **changes, nodes=1, ranks_per_node=cell.gpus)
-
-
-def wait_until(true) -> None:
-    """Poll; an AssertionError after a minute."""
-    for _ in range(1200):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited for a minute in vain")
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """Process number → name of all processes below one."""
-    parents = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                text = file.read()
-        except OSError:
-            continue
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        parents[int(entry)] = (int(rest.split()[1]), name)
-    found: dict[int, str] = {}
-    level = {pid}
-    while level:
-        level = {child for child, (parent, _) in parents.items() if parent in level}
-        found |= {child: parents[child][1] for child in level}
-    return found
 
 
 def command(cell: Cell, folder) -> list[str]:

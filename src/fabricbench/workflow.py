@@ -4,6 +4,7 @@ Imported while Snakemake parses, on every node of a cluster as well: keep it lig
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -84,6 +85,11 @@ def use_this_python(checkout: Path) -> None:
     """
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     os.environ["PYTHONPATH"] = str(checkout / "src")
+
+
+def is_dry_run(arguments: Sequence[str]) -> bool:
+    """Whether Snakemake was called for a dry run; while the Snakefile is parsed it doesn't say so itself."""
+    return any(re.fullmatch(r"--dry-?run|-[A-Za-z]*n[A-Za-z]*", argument) for argument in arguments)
 
 
 def files_of(folder: Path, pattern: str = "*") -> list[str]:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from campaigns import Campaign
+from processes import descendants, ranks_of, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulated]
 
@@ -83,7 +84,7 @@ def test_a_killed_rank_fails_its_cell_alone(campaign, tiny):
     tiny["workloads"]["long"] = LONG
     killed = campaign(tiny)
     run = start(killed)
-    os.kill(wait_for_rank(1, of="long/"), signal.SIGKILL)
+    os.kill(rank_of_long(run, 1), signal.SIGKILL)
     assert run.wait(120) != 0
     assert_only_failed(killed, "long/slow-mpi-2-r1", "rank 1 on node 1 was killed by SIGKILL")
 
@@ -93,10 +94,11 @@ def test_a_hanging_cell_is_stopped_at_its_time_out(campaign, tiny):
     tiny["workloads"]["long"] = {**LONG, "timeout": "15 s"}
     hanging = campaign(tiny)
     run = start(hanging)
-    os.kill(wait_for_rank(0, of="long/"), signal.SIGSTOP)
+    stopped = rank_of_long(run, 0)
+    os.kill(stopped, signal.SIGSTOP)
     assert run.wait(120) != 0
     assert_only_failed(hanging, "long/slow-mpi-2-r1", "time-out of 15 s")
-    assert not ranks_of("long/")
+    assert not os.path.exists(f"/proc/{stopped}")
 
 
 def test_a_killed_snakemake_leaves_nothing_running_and_nothing_doubled(campaign, tiny):
@@ -104,11 +106,11 @@ def test_a_killed_snakemake_leaves_nothing_running_and_nothing_doubled(campaign,
     tiny["workloads"]["long"] = {**LONG, "iterations": 100}
     killed = campaign(tiny)
     run = start(killed)
-    rank = wait_for_rank(0, of="long/")
+    rank_of_long(run, 0)
+    family = descendants(run.pid)
     run.kill()
     run.wait()
-    gone(rank)
-    assert not ranks_of("long/")
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in family))
     killed.snakemake("--unlock")
     killed.snakemake("--rerun-incomplete")
     assert len(killed.records()) == 5
@@ -172,34 +174,8 @@ def start(campaign: Campaign) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=campaign.folder, **quiet)
 
 
-def ranks_of(workload: str) -> dict[int, int]:
-    """Rank → pid of the ranks that run a workload's cell now, as their names and arguments tell."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/comm") as name, open(f"/proc/{entry}/cmdline") as arguments:
-                comm = name.read().strip()
-                if comm.startswith("fb-rank-") and f"/{workload}" in arguments.read():
-                    found[int(comm.removeprefix("fb-rank-"))] = int(entry)
-        except OSError:
-            continue
-    return found
-
-
-def wait_for_rank(rank: int, of: str) -> int:
-    """The pid of a rank, as soon as it runs (and a moment later, so that it measures)."""
-    for _ in range(1200):
-        if rank in (found := ranks_of(of)):
-            time.sleep(0.5)
-            return found[rank]
-        time.sleep(0.05)
-    raise AssertionError(f"rank {rank} of {of} never started")
-
-
-def gone(pid: int) -> None:
-    """Wait until a process has ended."""
-    for _ in range(200):
-        if not os.path.exists(f"/proc/{pid}"):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"process {pid} still runs")
+def rank_of_long(run: subprocess.Popen, rank: int) -> int:
+    """The process number of a rank of the long cell, as soon as it measures."""
+    wait_until(lambda: rank in ranks_of("long", run.pid))
+    time.sleep(0.5)
+    return ranks_of("long", run.pid)[rank]

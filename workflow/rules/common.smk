@@ -20,7 +20,7 @@ try:
         config,
         [os.path.relpath(file) for file in workflow.configfiles],
         Path("results"),
-        may_write=workflow.is_main_process and not workflow.dryrun,
+        may_write=workflow.is_main_process and not campaign_of.is_dry_run(sys.argv),
     )
 except campaign_of.UserError as error:
     raise WorkflowError(str(error)) from None
