@@ -83,8 +83,9 @@ def use_this_python(checkout: Path) -> None:
 
     A rule's conda environment comes before both on its own PATH; the package itself it takes from here.
     """
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    os.environ["PYTHONPATH"] = str(checkout / "src")
+    for name, first in (("PATH", Path(sys.executable).parent), ("PYTHONPATH", checkout / "src")):
+        rest = [folder for folder in os.environ.get(name, "").split(os.pathsep) if folder]
+        os.environ[name] = os.pathsep.join([str(first), *rest])
 
 
 def is_dry_run(arguments: Sequence[str]) -> bool:

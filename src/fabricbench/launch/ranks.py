@@ -136,20 +136,21 @@ def _watch(ranks: dict[int, int], server: PmiServer, cell: Cell, work: Path) -> 
     server.selector.register(wake_read, 1, lambda descriptor: os.read(descriptor, 4096))
     waiting = dict(ranks)
     try:
-        while waiting:
-            for key, _ in server.selector.select():
-                key.data(key.fileobj)
+        while True:  # asked before it waits: a rank may have ended before the handler stood
             if bad := _bad_ends(waiting):
                 time.sleep(GRACE_S)
                 _explain(bad | _bad_ends(waiting), cell, work)
                 return 1
+            if not waiting:
+                return 0
+            for key, _ in server.selector.select():
+                key.data(key.fileobj)
     except Aborted as error:
         leave_error(work, "ranks", LaunchError(f"a rank called MPI_Abort: {error}"))
         return 1
     finally:
         for pid in waiting:
             os.kill(pid, signal.SIGKILL)
-    return 0
 
 
 def _bad_ends(waiting: dict[int, int]) -> dict[int, int]:
