@@ -27,6 +27,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@touch $@
 
 report: setup  ## Measure what is missing of CONFIG's grid here, then render the page
+	@$(BIN)/fabricbench check --config '$(CONFIG)' >/dev/null
 	@$(BIN)/fabricbench plan --config '$(CONFIG)' | grep '^to run'
 	@$(BIN)/snakemake --profile profiles/local --configfile '$(CONFIG)'
 

@@ -37,6 +37,16 @@ def test_stale_records_are_named_and_removed_on_request(config, tmp_path, capsys
     assert not stale.exists()
 
 
+def test_check_says_what_forbids_emulation(monkeypatch, config, capsys):
+    """The line with its mend, and status 2; a config that emulates nothing needs no namespaces."""
+    monkeypatch.setattr("fabricbench.fabrics.emulation.why_unavailable", lambda: "refused; do this")
+    assert main(["check"]) == main(["check", "--config", str(config)]) == 2
+    assert capsys.readouterr().err == "fabricbench: refused; do this\n" * 2
+    config.write_text(config.read_text().replace("kind: emulated", "kind: host"))
+    assert main(["check", "--config", str(config)]) == 2  # other mistakes of such a config still are
+    assert "kind host" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     accept.set_defaults(run=_accept)
 
     check = commands.add_parser("check", help="say whether this machine can emulate fabrics, and if not, why")
+    check.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="only if this config wants it")
     check.set_defaults(run=_check)
 
     cell = commands.add_parser("run-cell", help="measure one cell (what each Snakemake job calls)")
@@ -99,8 +100,12 @@ def _accept(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from fabricbench.config import load_config, parse_config
     from fabricbench.fabrics.emulation import why_unavailable
 
+    if options.config and parse_config(load_config(options.config)).cluster.kind != "emulated":
+        print("this config emulates nothing")
+        return 0
     if reason := why_unavailable():
         raise FabricbenchError(reason)
     print("this machine can emulate fabrics")

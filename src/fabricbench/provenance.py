@@ -53,7 +53,7 @@ def rank_provenance(cell: Cell, cores: list[int], library: dict[str, str]) -> di
         "host": socket.gethostname(),
         "cpu": cpu_model(),
         "cores": cores,
-        "threads": cell.threads_per_rank,
+        "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
         "versions": library,
         "environment": {name: os.environ.get(name) for name in cell.environment},
         "hidden_config": [path for path in HIDDEN_CONFIG if Path(path).expanduser().exists()],

@@ -41,6 +41,10 @@ class TorchRanks:
         import torch.distributed as dist
 
         torch.set_num_threads(cell.threads_per_rank)
+        if (threads := torch.get_num_threads()) != cell.threads_per_rank:
+            raise LaunchError(
+                f"the cell asks for {cell.threads_per_rank} threads a rank, torch has {threads}"
+            )
         host, _, port = seat.store.rpartition(":")
         store = dist.TCPStore(  # type: ignore[attr-defined]
             host.strip("[]"),
