@@ -28,8 +28,10 @@ $(INSTALLED): pyproject.toml requirements.lock
 
 report: setup  ## Measure what is missing of CONFIG's grid here, then render the page
 	@$(BIN)/fabricbench check --config '$(CONFIG)' >/dev/null
-	@$(BIN)/fabricbench plan --config '$(CONFIG)' | grep '^to run'
+	@$(BIN)/fabricbench plan --config '$(CONFIG)' | sed -n '/^to run/,$$p'
 	@$(BIN)/snakemake --profile profiles/local --configfile '$(CONFIG)'
+	@echo "The page: file://$(CURDIR)/reports/$$($(BIN)/fabricbench plan --config '$(CONFIG)' | \
+		sed -n 's/^campaign \(.*\): .*/\1/p')/index.html"
 
 plan: setup  ## Print CONFIG's grid: cells, time, and how each cell stands
 	@$(BIN)/fabricbench plan --config '$(CONFIG)'

@@ -27,11 +27,7 @@ rule all:
         RECORDS,
         f"{REPORT}/index.html",
     message:
-        "all cells measured, all made"
-
-
-onsuccess:
-    logger.info(f"The page: {Path(REPORT, 'index.html').resolve().as_uri()}")
+        f"the page: {REPORT}/index.html"
 
 
 onerror:

@@ -161,23 +161,34 @@ def test_unreadable_records_are_set_aside(grid: Grid, tmp_path: Path) -> None:
     assert set_aside_unreadable(grid, tmp_path) == []
 
 
-@pytest.mark.parametrize("beginning", [None, "vgg16/", ""])
+@pytest.mark.parametrize("beginning", [None, "vgg16/"])
 def test_accepting_a_failure(grid: Grid, tmp_path: Path, beginning: str | None) -> None:
     """An accepted failure is the cell's record, by any beginning of its id that names one failure."""
     cell = grid.cells[1]
-    failure = put(cell, tmp_path, status="failed", reason="out of memory")
+    failure = put(cell, tmp_path, status="failed", reason="out of memory", provenance={"of_ranks": True})
     line = accept(grid, tmp_path, cell.id if beginning is None else beginning)
     assert line == f"accepted {cell.id}: failed: out of memory"
     assert not failure.exists()
     record = read_record(place(cell, tmp_path))
     assert (record.status, record.accepted, record.reason) == ("failed", True, "out of memory")
-    assert plan(grid, tmp_path).cells[1].state == "done"
+    planned = plan(grid, tmp_path)
+    assert planned.cells[1].state == "done"
+    assert f"{cell.id}: failed: out of memory" in render_plan(planned).partition("accepted failures")[2]
+
+
+def test_what_did_not_come_of_the_ranks_is_not_accepted(grid: Grid, tmp_path: Path) -> None:
+    """A cell that is running, was killed from outside or could not start is no result."""
+    put(grid.cells[1], tmp_path, status="failed", reason="started, and not finished")
+    with pytest.raises(RecordError, match="no outcome of its ranks"):
+        accept(grid, tmp_path, grid.cells[1].id)
+    assert not place(grid.cells[1], tmp_path).exists()
 
 
 @pytest.mark.parametrize(
     ("cell_id", "line"),
     [
-        ("lattice", "no cell's id starts with 'lattice'"),
+        ("", "which cell"),
+        ("lattice", "no cell's id in campaign default starts with 'lattice'"),
         ("messages/", "no failure to accept"),
         ("vgg16/", "2 failed cells start so"),
     ],

@@ -221,16 +221,19 @@ def test_a_killed_runner_takes_all_its_ranks_along(tmp_path, launcher):
     assert "not finished" in read_record(failure).reason
 
 
-def test_a_runner_told_to_end_ends_its_cell_and_says_so(tmp_path):
-    """SIGTERM, as a scheduler sends it before its time limit, leaves the reason and no process."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_runner_told_to_end_ends_its_cell_and_says_so(tmp_path, number):
+    """SIGTERM, as a scheduler sends it, or Ctrl-C leave the reason, no process, and nothing to accept."""
     cell = a_cell("micro", params=MICRO | {"iterations": 10**6})
     with subprocess.Popen(command(cell, tmp_path)) as runner:
         wait_until(lambda: len(descendants(runner.pid)) >= 3)
         family = descendants(runner.pid)
-        runner.terminate()
+        runner.send_signal(number)
         assert runner.wait(30) == 1
     wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in family))
-    assert "told to end by SIGTERM" in read_record(next(tmp_path.glob("*/*.failed.json"))).reason
+    record = read_record(next(tmp_path.glob("*/*.failed.json")))
+    assert f"told to end by {number.name}" in record.reason
+    assert not record.provenance["of_ranks"]
 
 
 @pytest.mark.parametrize("engine", ["mpi", "gloo"])

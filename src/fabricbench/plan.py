@@ -33,7 +33,7 @@ class CellPlan:
     state: str
     """done, missing, unreadable, or the failure's status: failed, timeout, mislabelled."""
     reason: str
-    """Why it failed or can't be read, in one line; empty otherwise."""
+    """Why it failed (also if that is accepted) or can't be read, in one line; empty otherwise."""
     seconds: float
     """How long it took, or is estimated to take."""
     measured: bool
@@ -99,17 +99,21 @@ def render_plan(plan: Plan) -> str:
     lines += _table(plan)
     todo = [cell for cell in plan.cells if cell.state != DONE]
     lines += ["", f"to run: {_cost(todo)}"]
-    troubled = [cell for cell in plan.cells if cell.reason]
+    troubled = [cell for cell in plan.cells if cell.reason and cell.state != DONE]
+    accepted = [cell for cell in plan.cells if cell.reason and cell.state == DONE]
     if troubled:
         lines += ["", "failed or unreadable (run again at the next call):"]
         lines += [f"  {cell.cell.id}: {cell.state}: {cell.reason}" for cell in troubled]
+    if accepted:
+        lines += ["", "accepted failures (delete a cell's record to try it again):"]
+        lines += [f"  {cell.cell.id}: {cell.reason}" for cell in accepted]
     if plan.unsupported:
         lines += ["", "unsupported (never run):"]
         lines += [f"  {_names(row)}: {row.reason}" for row in plan.unsupported]
     if plan.stale:
         lines += [
             "",
-            f"stale ({_count(len(plan.stale), 'file')} of cells that the configuration doesn't have):",
+            f"stale ({_count(len(plan.stale), 'file')} that no cell of the configuration needs):",
         ]
         lines += [f"  {path}" for path in plan.stale]
     return "\n".join(lines) + "\n"
@@ -149,11 +153,14 @@ def accept(grid: Grid, results: Path, cell_id: str) -> str:
     `cell_id` may be any unique beginning of an id. Raises RecordError when no failure stands there.
     """
     campaign = grid.campaign["name"]
+    if not cell_id:
+        raise RecordError("accept: which cell? `fabricbench plan` lists those that failed")
     cells = [cell for cell in grid.cells if cell.id == cell_id]
     cells = cells or [cell for cell in grid.cells if cell.id.startswith(cell_id)]
     if not cells:
         raise RecordError(
-            f"accept: no cell's id starts with {cell_id!r}; `fabricbench plan` lists failed cells"
+            f"accept: no cell's id in campaign {campaign} starts with {cell_id!r}; "
+            "`fabricbench plan` lists failed cells"
         )
     failed = [cell for cell in cells if failure_path(cell.path(results, campaign)).is_file()]
     if not failed:
@@ -165,7 +172,13 @@ def accept(grid: Grid, results: Path, cell_id: str) -> str:
         )
     place = failed[0].path(results, campaign)
     failure = failure_path(place)
-    record = replace(read_record(failure), accepted=True)
+    record = read_record(failure)
+    if not record.provenance.get("of_ranks"):
+        raise RecordError(
+            f"accept: {record.id}: {_one_line(record.reason)}: that is no outcome of its ranks, so there is "
+            "nothing to accept; run it again"
+        )
+    record = replace(record, accepted=True)
     write_record(record, place)
     failure.unlink()
     return f"accepted {record.id}: {record.status}: {_one_line(record.reason)}"
@@ -178,7 +191,7 @@ def _state(path: Path) -> tuple[str, str, Record | None]:
         if path.is_file():
             record = read_record(path)
             if record.status == "ok" or record.accepted:
-                return DONE, "", record
+                return DONE, f"{record.status}: {_one_line(record.reason)}" * record.accepted, record
             return record.status, _one_line(record.reason), record
         if failure.is_file():
             record = read_record(failure)

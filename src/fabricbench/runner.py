@@ -49,7 +49,8 @@ def run_cell(
     `neighbours`: interfaces that an emulated node has beside the cell's own. `accept_failures` makes a
     failure of the ranks (not of what surrounds them) the record.
     """
-    signal.signal(signal.SIGTERM, _leave_on_signal)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave_on_signal)
     path = path.absolute()
     acceptable = False
     record = Record(cell=cell, code_key=code_key, status="failed", reason=UNFINISHED, start=_now())
@@ -72,6 +73,8 @@ def run_cell(
     except OSError as error:
         record.reason = f"{error.strerror}: {error.filename}"
     record.end = _now()
+    if record.status != "ok":
+        record.provenance["of_ranks"] = acceptable
     return _leave(record, path, accept=accept_failures and acceptable)
 
 
@@ -81,7 +84,11 @@ def alone_on_this_machine() -> Iterator[None]:
     lock = Path(tempfile.gettempdir()) / f"fabricbench-{os.getuid()}.lock"
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another cell that is measured on this machine", file=sys.stderr, flush=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

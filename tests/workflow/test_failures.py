@@ -112,7 +112,7 @@ def test_a_killed_snakemake_leaves_nothing_running_and_nothing_doubled(campaign,
     run.wait()
     wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in family))
     killed.snakemake("--unlock")
-    killed.snakemake("--rerun-incomplete")
+    killed.snakemake()
     assert len(killed.records()) == 5
     assert not list(killed.results.glob("*/.*"))
 

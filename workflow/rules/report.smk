@@ -33,5 +33,5 @@ PARTIAL_REPORT = (
     f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
     f" && python -m fabricbench report --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
     f" --command {shlex.quote(CAMPAIGN.command)} --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
-    f" && echo 'Not all cells could be measured. What there is: {REPORT}/partial.html'"
+    f" && echo 'Not all cells could be measured. What there is, and why: {REPORT}/partial.html'"
 )
