@@ -223,6 +223,15 @@ def test_a_host_campaign_is_not_called_emulated(tmp_path: Path) -> None:
     assert "demonstration" not in text
 
 
+@pytest.mark.parametrize("validated", [True, False])
+def test_links_beyond_validation_are_said_to_be(tmp_path: Path, validated: bool) -> None:
+    """A link faster than any rate that was measured to be kept is named on the page; others aren't."""
+    record = make_record(make_cell())
+    record.evidence["emulation"]["validated"] = validated
+    text = Page(page_of_records(tmp_path, [record])).text
+    assert ("Not validated at 50 Mbit/s" in text) is not validated
+
+
 def test_same_records_same_bytes(tmp_path: Path) -> None:
     """Rendering again gives the same page, byte for byte."""
     records = [

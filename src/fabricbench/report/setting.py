@@ -22,10 +22,6 @@ NOT_KEPT = (
 )
 
 
-VALIDATED_BIT_S = 400_000_000
-"""The highest link rate that was measured to be kept: docs/emulation.md."""
-
-
 @dataclass(frozen=True)
 class Assumption:
     """One thing that an emulated campaign rests on."""
@@ -71,7 +67,7 @@ def assumptions(tables: Tables) -> list[Assumption]:
             f"Up to {words.plural(int(cells['nodes'].max()), 'node')} as network namespaces on one machine, "
             "which share its cores and memory.",
         ),
-        Assumption("Links", _links(cells)),
+        Assumption("Links", _links(cells) + _beyond_validation(tables.facts, cells)),
     ]
     if scaled := _scales(cells):
         found.append(Assumption("Scale model", scaled))
@@ -90,10 +86,16 @@ def _links(cells: pd.DataFrame) -> str:
         f"{row['fabric']} {words.bit_rate(row['rate_bit_s'])} → {words.bit_rate(row['link_bit_s'])}"
         for row in rates.to_dict("records")
     ]
-    text = f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
-    if (rates["link_bit_s"] > VALIDATED_BIT_S).any():
-        text += f" Above {words.bit_rate(VALIDATED_BIT_S)} the machine may be what limits: not validated."
-    return text
+    return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+
+
+def _beyond_validation(facts: Json, cells: pd.DataFrame) -> str:
+    """A sentence if any cell's record says that its link is faster than was measured to be kept."""
+    faster = cells["cell"].map(lambda cell: emulation_of(facts, cell).get("validated") is False)
+    beyond = _distinct(words.bit_rate(rate) for rate in cells.loc[faster.astype(bool), "link_bit_s"])
+    if not beyond:
+        return ""
+    return f" Not validated at {words.listed(beyond)}: there the machine may be what limits, not the link."
 
 
 def _scales(cells: pd.DataFrame) -> str:
