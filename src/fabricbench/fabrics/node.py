@@ -47,8 +47,8 @@ class Rails:
 def probe(sys: Path = Path("/sys"), proc: Path = Path("/proc"), *, ask_names: bool = True) -> NodeFacts:
     """The facts of this node. `ask_names=False` leaves out what might wait for a name server."""
     host = socket.gethostname()
-    interfaces = _interfaces(sys, proc)
-    adapters = _adapters(sys, interfaces)
+    interfaces, shown = _interfaces(sys, proc)
+    adapters = _adapters(sys, {name: interfaces[name] for name in shown})
     for name, adapter in adapters.items():
         for interface in adapter["interfaces"]:
             interfaces[interface]["adapter"] = name
@@ -256,16 +256,15 @@ class _Search:
         return LaunchError(f"fabrics.{self._fabric['name']}.{key}: {text.format(host=self._facts['host'])}")
 
 
-def _interfaces(sys: Path, proc: Path) -> dict[str, dict[str, Any]]:
-    """Every interface of this network namespace, by the kernel, with what /sys and /proc add."""
+def _interfaces(sys: Path, proc: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Every interface of this network namespace; and the names of those that /sys really shows."""
     addresses = psutil.net_if_addrs()
     lower_by_proc = _vlans(proc) | _bonds(proc)
-    found = {}
+    found, shown = {}, []
     for name, stats in psutil.net_if_stats().items():
         own = addresses.get(name, [])
-        folder = sys / "class/net" / name
-        if not _is_ours(folder, name, [each.address for each in own if each.family == socket.AF_PACKET]):
-            folder = None
+        folder = _own_folder(sys, name, [each.address for each in own if each.family == socket.AF_PACKET])
+        shown += [name] if folder else []
         flags = stats.flags.split(",")
         driver = (_link(folder / "device/driver") if folder else None) or _ethtool_driver(name)
         port = _integer(folder / "dev_port") if folder and (folder / "device").exists() else None
@@ -286,18 +285,20 @@ def _interfaces(sys: Path, proc: Path) -> dict[str, dict[str, Any]]:
         }
     for facts in found.values():  # what lies below may be outside this namespace
         facts["lower"] = [name for name in facts["lower"] if name in found]
-    return found
+    return found, shown
 
 
-def _is_ours(folder: Path, name: str, hardware: list[str]) -> bool:
-    """Whether /sys shows this very interface, and not one of the same name in another namespace."""
+def _own_folder(sys: Path, name: str, hardware: list[str]) -> Path | None:
+    """Where /sys shows this very interface; None if it shows one of the same name in another namespace."""
+    folder = sys / "class/net" / name
     try:
         if _integer(folder / "ifindex") != socket.if_nametoindex(name):
-            return False
+            return None
     except OSError:
-        return False
+        return None
     shown = _read(folder / "address") or ""
-    return not shown or not hardware or shown.lower().startswith(hardware[0].lower()[:17])
+    same = not shown or not hardware or shown.lower().startswith(hardware[0].lower()[:17])
+    return folder if same else None
 
 
 def _with_prefix(family: int, address: str, netmask: str | None) -> str | None:
@@ -411,7 +412,7 @@ def _port(folder: Path) -> dict[str, Any]:
 
 def _gpus(sys: Path, proc: Path) -> list[dict[str, Any]]:
     """NVIDIA GPUs as their kernel driver lists them; whether one is throttled only nvidia-smi knows."""
-    found = []
+    found: list[dict[str, Any]] = []
     for pci in _names(proc / "driver/nvidia/gpus"):
         lines = (_read(proc / "driver/nvidia/gpus" / pci / "information") or "").splitlines()
         values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
