@@ -14,7 +14,7 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PORT = 33434
 """Closed on ordinary nodes, and among the ports that MPI, Gloo and NCCL listen on, for firewalls."""
@@ -71,12 +71,12 @@ class _Probe:
         answering = self._arrived(answering, dict.fromkeys(answering, SHORT_BYTES), tries=3)
         full = self._arrived(answering, dict.fromkeys(answering, self._mtu), tries=2)
         longest = self._longest([peer for peer in answering if peer not in full])
-        sized = {peer: (True, self._mtu, None) for peer in full}
-        sized |= {peer: (False, low, high) for peer, (low, high) in longest.items()}
-        return {
-            peer: Reach(known.reached, known.because, *sized.get(peer, (None, None, None)))
-            for peer, known in connected.items()
-        }
+        found = dict(connected)
+        for peer in full:
+            found[peer] = replace(found[peer], full_size=True, passed_bytes=self._mtu)
+        for peer, (low, high) in longest.items():
+            found[peer] = replace(found[peer], full_size=False, passed_bytes=low, stopped_bytes=high)
+        return found
 
     def _longest(self, peers: list[str]) -> dict[str, tuple[int, int]]:
         """For peers whose full-size packets vanish: a size that arrives, and the next that doesn't."""
