@@ -5,13 +5,12 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import fabricbench
 from fabricbench.cell import Cell
-from fabricbench.fabrics.node import Rails
 
 # Files outside the job that change what the libraries do.
 HIDDEN_CONFIG = (
@@ -62,17 +61,19 @@ def rank_provenance(cell: Cell, binding: dict[str, Any], library: dict[str, str]
     }
 
 
-def node_provenance(facts: Mapping[str, Any], rails: Rails) -> dict[str, Any]:
+def node_provenance(
+    facts: Mapping[str, Any], interfaces: Iterable[str], adapters: Iterable[str]
+) -> dict[str, Any]:
     """One node's host, clock, cores' governor, and what its rails are: driver, MTU, rate."""
     shown = ("driver", "kind", "mtu", "speed_bit_s", "numa")
-    interfaces = {name: facts["interfaces"].get(name, {}) for name in rails.interfaces}
-    adapters = {name: facts["adapters"].get(name, {}) for name in rails.adapters}
+    cards = {name: facts["interfaces"].get(name, {}) for name in interfaces}
+    ports = {name: facts["adapters"].get(name, {}) for name in adapters}
     return {
         "host": facts["host"],
         **{name: facts.get(name) for name in ("cpu", "kernel", "clocksource", "governor")},
-        "interfaces": {name: {key: of.get(key) for key in shown} for name, of in interfaces.items()},
+        "interfaces": {name: {key: of.get(key) for key in shown} for name, of in cards.items()},
         "adapters": {
-            name: {key: of.get(key) for key in ("driver", "numa", "ports")} for name, of in adapters.items()
+            name: {key: of.get(key) for key in ("driver", "numa", "ports")} for name, of in ports.items()
         },
         "gpus": facts.get("gpus", []),
     }

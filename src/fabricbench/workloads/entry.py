@@ -41,7 +41,9 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
         outcome = workload(cell.kind).run(cell, ranks, region)
         own = rank_provenance(cell, place.binding, ranks.library())
         seen = region.seen()
-        of_node = None if seen is None else (place.declared, node_provenance(place.facts, place.rails))
+        rails = place.rails
+        known = node_provenance(place.facts, rails.interfaces, rails.adapters)
+        of_node = None if seen is None else (place.declared, known)
         every = ranks.gather((own, seen, of_node))
         if ranks.rank == 0:
             write_result(

@@ -33,7 +33,7 @@ def settle(cell: Cell, seat: Seat) -> Place:
     The first rank of each node also checks the fabric and that the other nodes are reached over it.
     Raises LaunchError with one line per problem.
     """
-    facts = node.probe()
+    facts = node.probe(ask_names=False)
     rails = node.resolve(cell.fabric, facts)
     if seat.local_rank == 0:
         peers = [address for address in seat.peers if address not in rails.addresses]
