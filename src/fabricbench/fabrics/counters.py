@@ -1,4 +1,4 @@
-"""What a node's hardware and kernel have counted: bytes by interface and RDMA port, and signs of congestion."""
+"""What a node has counted: bytes by network interface and RDMA port, and signs of congestion."""
 
 import array
 import contextlib
@@ -20,7 +20,11 @@ HW_CONGESTION = (
 )
 CXI_SENT, CXI_RECEIVED = "hni_sts_tx_ok_octets", "hni_sts_rx_ok_octets"
 CXI_CONGESTION = ("hni_rx_paused_0", "hni_tx_paused_0", "pct_retry_srb_requests", "pct_sct_timeouts")
-TCP = {"RetransSegs": "tcp_retransmits", "TCPLostRetransmit": "tcp_lost_retransmits", "InCEPkts": "ecn_marked"}
+TCP = {
+    "RetransSegs": "tcp_retransmits",
+    "TCPLostRetransmit": "tcp_lost_retransmits",
+    "InCEPkts": "ecn_marked",
+}
 """What is taken from /proc/net/snmp and netstat, under which name."""
 TELLING = ("pause", "ecn", "cnp", "discard", "dropped", "buffer_errors")
 """Parts of the names of a network card's own statistics that speak of congestion."""
@@ -45,7 +49,7 @@ def interfaces(proc: Path = Path("/proc")) -> Counters:
 
 
 def adapter_ports(sys: Path = Path("/sys")) -> Counters:
-    """rx_bytes and tx_bytes of every RDMA port whose counters can be read: InfiniBand, Omni-Path, EFA, cxi."""
+    """rx_bytes and tx_bytes of every RDMA port that can be read: InfiniBand, Omni-Path, EFA, cxi."""
     found: Counters = {}
     for port in _ports(sys):
         name = f"{port.parent.parent.name}:{port.name}"
@@ -58,7 +62,9 @@ def adapter_ports(sys: Path = Path("/sys")) -> Counters:
         if sent is not None and received is not None:  # EFA counts bytes, and only there
             rdma = {way: _number(port / f"hw_counters/rdma_{way}_bytes") or 0 for way in ("read", "write")}
             found[name] = {
-                "rx_bytes": received + rdma["read"] + (_number(port / "hw_counters/rdma_write_recv_bytes") or 0),
+                "rx_bytes": received
+                + rdma["read"]
+                + (_number(port / "hw_counters/rdma_write_recv_bytes") or 0),
                 "tx_bytes": sent + rdma["write"] + (_number(port / "hw_counters/rdma_read_resp_bytes") or 0),
             }
     for device in sorted((sys / "class/cxi").glob("cxi*")):
@@ -75,7 +81,9 @@ def congestion(sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> dict[str
     for port in _ports(sys):
         name = f"{port.parent.parent.name}:{port.name}"
         for folder, names in (("counters", PORT_CONGESTION), ("hw_counters", HW_CONGESTION)):
-            found |= {f"{name} {what}": n for what in names if (n := _number(port / folder / what)) is not None}
+            found |= {
+                f"{name} {what}": n for what in names if (n := _number(port / folder / what)) is not None
+            }
     for device in sorted((sys / "class/cxi").glob("cxi*")):
         for what in CXI_CONGESTION:
             if (number := _number(device / "device/telemetry" / what)) is not None:

@@ -73,7 +73,7 @@ def judge(evidence: Json, nodes: int) -> Verdict:
         return Verdict(NOT_APPLICABLE, "one node: its ranks talk over loopback or shared memory, lawfully")
     formula = evidence.get("formula", {"nodes": {}})
     expected = {
-        node: Traffic(*(tuple(plain[way]) for way in WAYS), plain["tx_messages"], plain["rx_messages"])
+        node: Traffic(**{name: tuple(value) if name in WAYS else value for name, value in plain.items()})
         for node, plain in formula["nodes"].items()
     }
     most = max((_least(one, way) for one in expected.values() for way in WAYS), default=0.0)
@@ -127,7 +127,7 @@ def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdi
         if elsewhere >= low:
             return Verdict(
                 MISLABELLED,
-                f"on {node}, {busiest} {verb} {_mb(elsewhere)}; the counter of {_listed(unread)} can't be read",
+                f"on {node}, {busiest} {verb} {_mb(elsewhere)}, and {_listed(unread)} can't be read",
             )
         return Verdict(UNVERIFIED, f"on {node} the counter of {_listed(unread)} can't be read")
     carried = sum(counted[name] for name in names)
@@ -145,7 +145,9 @@ def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdi
     for name in names:
         share = carried / len(names)
         if counted[name] < RAIL_SHARE * share:
-            text = f"{name} of {node}, one of {len(names)} rails, {verb} {_mb(counted[name])} of {_mb(carried)}"
+            text = (
+                f"{name} of {node}, one of {len(names)} rails, {verb} {_mb(counted[name])} of {_mb(carried)}"
+            )
             return Verdict(UNVERIFIED, text, ratio)
     if elsewhere > ELSEWHERE * low:
         return Verdict(UNVERIFIED, f"{claim}, but {busiest} {verb} {_mb(elsewhere)} beside it", ratio)
@@ -155,7 +157,7 @@ def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdi
 
 
 def _unit(interface: Json, segments: int | None) -> int:
-    """Payload bytes per counted packet: a card counts segments, a veth whole packets as TCP hands them over."""
+    """Payload bytes per counted packet: a card counts segments, a veth packets as TCP makes them."""
     segment = int(interface.get("mtu") or 1500) - 52
     if interface.get("kind") != "veth":
         return segment

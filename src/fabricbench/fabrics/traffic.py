@@ -20,7 +20,7 @@ HEADERS_RDMA = 8 + 12 + 16 + 4
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one node sends and receives over the fabric: [least, most] payload bytes, and the fewest messages."""
+    """What one node sends and receives: (least, most) payload bytes, and the fewest messages."""
 
     tx_bytes: tuple[float, float] = (0.0, 0.0)
     rx_bytes: tuple[float, float] = (0.0, 0.0)
@@ -148,8 +148,8 @@ def allreduce(
     if engine == "gloo" or (engine == "nccl" and str(backend.get("algorithm", "")).lower() == "ring"):
         return _one("ring all-reduce", ring(everyone, size))
     if engine == "nccl":
-        least = {pair: (size, 1) for pair in ring(leaders, size)}
-        most = {pair: (2 * size, 2) for pair in ring(leaders, size)}
+        least = dict.fromkeys(ring(leaders, size), (size, 1))
+        most = dict.fromkeys(ring(leaders, size), (2 * size, 2))
         return Formula("all-reduce, NCCL's choice", ((least, most),))
     pinned = environment.get("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "")
     flat = per_node == 1 or environment.get("MPIR_CVAR_ENABLE_SMP_COLLECTIVES") == "0"
@@ -164,9 +164,7 @@ def _one(algorithm: str, pattern: Pattern) -> Formula:
     return Formula(algorithm, ((pattern,),))
 
 
-def _fold(
-    ranks: Sequence[int], size: float
-) -> tuple[list[int], dict[tuple[int, int], tuple[float, int]]]:
+def _fold(ranks: Sequence[int], size: float) -> tuple[list[int], dict[tuple[int, int], tuple[float, int]]]:
     """The power of two that takes part, and the messages of the others into it and back."""
     spare = len(ranks) - (1 << (len(ranks).bit_length() - 1))
     pattern: dict[tuple[int, int], tuple[float, int]] = {}

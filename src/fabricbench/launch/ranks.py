@@ -107,7 +107,7 @@ def _be_rank(
 
 
 def _speak_into(path: Path) -> None:
-    """Give this rank a log of its own, so that what libraries print is known by rank and never interleaved."""
+    """Give this rank a log of its own: what libraries print is known by rank, and never interleaved."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

@@ -32,8 +32,12 @@ def bind(cell: Cell, seat: Seat, facts: Mapping[str, Any], rails: Rails) -> dict
     """
     wanted = AUTOMATIC | dict(cell.binding)
     numa = {int(node): cores for node, cores in facts["numa"].items()}
-    near = _near(wanted["near"], cell, seat, facts, rails)
-    cores = _cores(wanted["cpu"], cell, seat, _ordered(sorted(os.sched_getaffinity(0)), numa.get(near, [])))
+    available = sorted(os.sched_getaffinity(0))
+    near = [
+        [] if (node := _near(wanted["near"], cell, rank, facts, rails)) is None else numa.get(node, [])
+        for rank in range(cell.ranks_per_node)
+    ]
+    cores = _cores(wanted["cpu"], cell, seat, available, near)
     os.sched_setaffinity(0, cores)
     if (given := sorted(os.sched_getaffinity(0))) != sorted(cores):
         raise LaunchError(f"rank {seat.rank} asked for cores {sorted(cores)}, the kernel gave {given}")
@@ -42,16 +46,24 @@ def bind(cell: Cell, seat: Seat, facts: Mapping[str, Any], rails: Rails) -> dict
         "cores": given,
         "numa": sorted(own),
         "memory": _bind_memory(wanted["memory"], own, len(numa), seat),
-        "card_numa": sorted({node for node in map(_numa_of(facts), rails.interfaces) if node is not None}),
-        "gpu_numa": _gpu_numa(cell, seat, facts),
+        "card_numa": [_card_numa(name, facts) for name in rails.interfaces],
+        "gpu_numa": _gpu_numa(cell, seat.local_rank, facts),
     }
 
 
-def _cores(how: str | Sequence[Sequence[int]], cell: Cell, seat: Seat, available: list[int]) -> list[int]:
+def _cores(
+    how: str | Sequence[Sequence[int]],
+    cell: Cell,
+    seat: Seat,
+    available: list[int],
+    near: Sequence[Sequence[int]],
+) -> list[int]:
+    """This rank's cores; `near`: for each local rank the cores that it should have first."""
     if not isinstance(how, str):
         if seat.local_rank >= len(how):
             raise LaunchError(
-                f"cluster.binding.cpu: lists cores of {len(how)} local ranks, a node has {cell.ranks_per_node}"
+                f"cluster.binding.cpu: lists cores of {len(how)} local ranks, a node has "
+                f"{cell.ranks_per_node}"
             )
         if missing := set(how[seat.local_rank]) - set(available):
             raise LaunchError(
@@ -70,37 +82,37 @@ def _cores(how: str | Sequence[Sequence[int]], cell: Cell, seat: Seat, available
             f"cluster.binding.cpu: core: {ranks} ranks of {width} cores each, and there are "
             f"{len(available)} cores here; set it to auto, or take fewer gpus"
         )
-    return available[index * width : (index + 1) * width]
+    free = list(available)
+    own: list[int] = []
+    for rank in range(index + 1):  # as every rank before this one chose, so that none is taken twice
+        first = near[rank % cell.ranks_per_node]
+        own = sorted(free, key=lambda core: (core not in first, core))[:width]
+        free = [core for core in free if core not in own]
+    return own
 
 
-def _near(how: str, cell: Cell, seat: Seat, facts: Mapping[str, Any], rails: Rails) -> int | None:
+def _near(how: str, cell: Cell, local_rank: int, facts: Mapping[str, Any], rails: Rails) -> int | None:
     """The NUMA node whose cores come first; None where there is no such wish, or nothing is known."""
-    if how in ("gpu", "auto") and (node := _gpu_numa(cell, seat, facts)) is not None:
+    if how in ("gpu", "auto") and (node := _gpu_numa(cell, local_rank, facts)) is not None:
         return node
     if how in ("nic", "auto") and rails.interfaces and cell.nodes > 1:
-        return _numa_of(facts)(rails.interfaces[seat.local_rank % len(rails.interfaces)])
+        return _card_numa(rails.interfaces[local_rank % len(rails.interfaces)], facts)
     return None
 
 
-def _numa_of(facts: Mapping[str, Any]) -> Any:
-    def of(interface: str) -> int | None:
-        node: int | None = facts["interfaces"].get(interface, {}).get("numa")
-        return node
-
-    return of
-
-
-def _gpu_numa(cell: Cell, seat: Seat, facts: Mapping[str, Any]) -> int | None:
-    """The NUMA node of this rank's GPU (GPUs are taken in order of local ranks)."""
-    gpus = facts.get("gpus", [])
-    if cell.device != "cuda" or seat.local_rank >= len(gpus):
-        return None
-    node: int | None = gpus[seat.local_rank].get("numa")
+def _card_numa(interface: str, facts: Mapping[str, Any]) -> int | None:
+    """The NUMA node of a network card."""
+    node: int | None = facts["interfaces"].get(interface, {}).get("numa")
     return node
 
 
-def _ordered(cores: list[int], first: Sequence[int]) -> list[int]:
-    return [core for core in cores if core in first] + [core for core in cores if core not in first]
+def _gpu_numa(cell: Cell, local_rank: int, facts: Mapping[str, Any]) -> int | None:
+    """The NUMA node of a local rank's GPU (GPUs are taken in order of local ranks)."""
+    gpus = facts.get("gpus", [])
+    if cell.device != "cuda" or local_rank >= len(gpus):
+        return None
+    node: int | None = gpus[local_rank].get("numa")
+    return node
 
 
 def _bind_memory(how: str, own: set[int], nodes: int, seat: Seat) -> list[int] | None:

@@ -75,7 +75,9 @@ def check_hosts(cell: Cell, ranks: Ranks) -> None:
 
 def _evidence(every: list[Any]) -> dict[str, Any]:
     """What the first rank of each node read, by host."""
-    nodes = {provenance["host"]: (seen, of_node[0]) for provenance, seen, of_node in every if seen is not None}
+    nodes = {
+        provenance["host"]: (seen, of_node[0]) for provenance, seen, of_node in every if seen is not None
+    }
     return {
         "nodes": {host: seen["bytes"] for host, (seen, _) in nodes.items()},
         "baseline": {host: seen["baseline"] for host, (seen, _) in nodes.items()},

@@ -63,7 +63,7 @@ class Region:
             self.congestion[name] = self.congestion.get(name, 0) + count
 
     def seen(self) -> dict[str, Any] | None:
-        """What the node's counters saw in all regions, and would have seen idle; None but on its first rank."""
+        """What the node's counters saw in all regions, and would have seen idle; None on its other ranks."""
         if not self._reads:
             return None
         share = self.seconds / IDLE_S
