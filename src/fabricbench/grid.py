@@ -101,13 +101,13 @@ def selected(
     The table's, then the campaign's, fabric's, backend's and workload's own: the later wins. Raises
     ConfigError where there is no way.
     """
-    pair = _pair(campaign, fabric, backend)
-    variables: dict[str, str | None] = dict(environment(*pair, workload.device))
+    network, way = pair(campaign, fabric, backend)
+    variables: dict[str, str | None] = dict(environment(network, way, workload.device))
     own = (campaign.environment, campaign.fabrics[fabric].environment)
     for level in (*own, campaign.backends[backend].environment, workload.environment):
         variables |= level
     kept = {name: value for name, value in variables.items() if value is not None}
-    return fill(kept, pair[0]), sorted(variables.keys() - kept.keys())
+    return fill(kept, network), sorted(variables.keys() - kept.keys())
 
 
 def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backend: str) -> str | None:
@@ -115,7 +115,13 @@ def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backen
     engines = ENGINES[workload.kind]
     if campaign.backends[backend].engine not in engines:
         return f"{workload.kind} runs on {' or '.join(engines)}"
-    return why_unsupported(*_pair(campaign, fabric, backend), workload.device)
+    return why_unsupported(*pair(campaign, fabric, backend), workload.device)
+
+
+def pair(campaign: Campaign, fabric: str, backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A fabric and a backend as a cell has them."""
+    network = campaign.fabrics[fabric]
+    return _fabric(network, campaign.cluster.scale.time), _backend(campaign.backends[backend], network.kind)
 
 
 def write_grid(grid: Grid, path: Path) -> bool:
@@ -197,7 +203,7 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
 
 def _cell(campaign: Campaign, point: _Point) -> Cell:
     workload = campaign.workloads[point.workload]
-    fabric, backend = _pair(campaign, point.fabric, point.backend)
+    fabric, backend = pair(campaign, point.fabric, point.backend)
     variables, unset = selected(campaign, workload, point.fabric, point.backend)
     nodes, ranks_per_node = _placement(workload, point.gpus)
     return Cell(
@@ -218,12 +224,6 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
         scale=vars(campaign.cluster.scale),
         repeat=point.repeat,
     )
-
-
-def _pair(campaign: Campaign, fabric: str, backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A fabric and a backend as a cell has them."""
-    network = campaign.fabrics[fabric]
-    return _fabric(network, campaign.cluster.scale.time), _backend(campaign.backends[backend], network.kind)
 
 
 def _backend(backend: Backend, kind: str) -> dict[str, Any]:
