@@ -20,6 +20,9 @@ START_OF_RANKS = ("launch/base.py", "launch/asking.py", "launch/ranks.py", "laun
 LAUNCHERS = {
     "emulated": ("launch/emulated.py", "fabrics/emulation.py"),
     "host": ("launch/host.py",),
+    # Nothing of their own yet: their cells are planned and checked, not started.
+    "slurm": ("launch/base.py",),
+    "allocation": ("launch/base.py",),
 }
 
 _REDUNDANT = ("ctx", "kind")
