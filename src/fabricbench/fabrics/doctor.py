@@ -104,7 +104,8 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
     """What cells of a grid want together; of ranks and threads, the most on one node."""
     fabrics: dict[str, Mapping[str, Any]] = {}
     uses: dict[str, Use] = {}
-    nodes, most, binding = 1, (1, 1), {}
+    nodes, most = 1, (1, 1)
+    binding: Mapping[str, Any] = {}
     for cell in cells:
         fabric = _fabric(cell.fabric)
         fabrics[fabric["name"]] = fabric
