@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     node = commands.add_parser("doctor-node")  # what doctor starts on every node of an allocation
     node.add_argument("--software", action="store_true", help="look at the libraries as well")
     node.add_argument("--reach", type=json.loads, metavar="JSON", help="ends of the rails to try")
+    node.add_argument("--pieces", action="store_true", help="short lines instead of one, for srun")
     node.set_defaults(run=_doctor_node)
 
     cell = commands.add_parser("run-cell", help="measure one cell (what each Snakemake job calls)")
@@ -133,9 +134,10 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _doctor_node(options: argparse.Namespace) -> int:
-    from fabricbench.fabrics.visit import node_line
+    from fabricbench.fabrics.visit import this_node, to_lines
 
-    print(node_line(options.reach, options.software), flush=True)
+    answer = this_node(options.reach, options.software)
+    print(to_lines(answer) if options.pieces else json.dumps(answer) + "\n", end="", flush=True)
     return 0
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from fabricbench.fabrics.emulation import why_unavailable
 
 SCHEMA = 1
 WIDTH = 100
-_COLUMNS = (8, 22, 18)
+_MOST_OF_COLUMNS = (7, 22, 18)
+_GAP = "  "
 _SLURM = ("slurm", "allocation")
 
 
@@ -67,32 +69,32 @@ def as_json(findings: Sequence[Finding], nodes: Mapping[str, Node]) -> str:
         "findings": [asdict(finding) for finding in findings],
         "nodes": {name: asdict(node) for name, node in nodes.items()},
     }
-    return json.dumps(plain, indent=1, ensure_ascii=False)
+    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
 
 
 def as_table(findings: Sequence[Finding], nodes: Mapping[str, Node]) -> str:
     """One table within 100 columns, problems first, a mend below each, and a summary as the last line."""
-    lines = [_row("level", "check", "nodes", "what was found")]
+    rows = [("level", "check", "nodes", "what was found")]
     for finding in findings:
-        where = _names(finding.nodes, list(nodes))
-        lines.append(_row(finding.level, finding.check, where, finding.text))
+        rows.append((finding.level, finding.check, _names(finding.nodes, list(nodes)), finding.text))
         if finding.mend:
-            lines.append(_row("", "", "", f"→ {finding.mend}"))
-    return "\n".join([*lines, "", _summary(findings, nodes)]) + "\n"
+            rows.append(("", "", "", f"→ {finding.mend}"))
+    widths = [
+        min(most, max(len(row[column]) for row in rows)) for column, most in enumerate(_MOST_OF_COLUMNS)
+    ]
+    widths.append(WIDTH - sum(widths) - len(_GAP) * len(widths))
+    return "\n".join([*(_row(row, widths) for row in rows), "", _summary(findings, nodes)]) + "\n"
 
 
-def _row(*cells: str) -> str:
-    """Cells side by side, each wrapped in its column; what has no blanks is broken anywhere."""
-    widths = [*_COLUMNS, WIDTH - sum(_COLUMNS) - 2 * len(_COLUMNS)]
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Cells side by side, each wrapped in its column; a word longer than its column is broken."""
     wrapped = []
     for text, width in zip(cells, widths, strict=True):
         indent = "  " if text.startswith("→") else ""
-        wrapped.append(textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""])
-    height = max(map(len, wrapped))
-    padded = [column + [""] * (height - len(column)) for column in wrapped]
+        wrapped.append(textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False))
     return "\n".join(
-        "  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip()
-        for line in zip(*padded, strict=True)
+        _GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip()
+        for line in zip_longest(*wrapped, fillvalue="")
     )
 
 
@@ -135,6 +137,6 @@ def _without_fabrics(want: Wanted) -> Wanted:
 def _needs_allocation(want: Wanted, nodes: Mapping[str, Node], config: Sequence[Path]) -> Finding:
     names = ", ".join(fabric["name"] for fabric in want.fabrics)
     files = " ".join(map(str, config))
-    text = f"not checked here, outside a Slurm job: interfaces, rates, adapters and reach of {names}, on all nodes"
+    text = f"outside a Slurm job, interfaces, rates, adapters and reach of {names} can't be checked"
     mend = f"salloc --nodes={want.nodes} fabricbench doctor --config {files}"
     return Finding("allocation", tuple(nodes), "note", text, mend)

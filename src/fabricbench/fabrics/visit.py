@@ -1,15 +1,18 @@
 """Ask every node of a cluster for its facts, and let each try to reach the others.
 
 Emulated nodes are made for the visit and are gone after it; in an allocation `srun` starts one process on
-each node, which prints one line of JSON amid whatever else the site's scripts print.
+each node, which prints its answer amid whatever else the site's scripts print.
 """
 
+import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import traceback
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,12 +27,12 @@ from fabricbench.nodelist import expand_nodelist
 Ends = dict[str, list[tuple[str, str, str, int]]]
 """Rail → its end on every node: (node, interface, address, MTU)."""
 
-MARK = "fabricbench_node"
-"""The first key of the line that a node prints."""
 MOST_EMULATED = 8
 _ASK_S = 20.0
 _SRUN_S = 180.0
-_LINE = f'{{"{MARK}": '
+# Slurm sends lines in pieces of 1 KB, and the pieces of several nodes' long lines come mixed.
+_PIECE = 700
+_LINE = re.compile(r"fabricbench-node (\S+) (\d+)/(\d+) ([A-Za-z0-9+/=]+)")
 
 _MPI = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
 _TORCH = (
@@ -97,33 +100,50 @@ def allocation(want: Wanted) -> tuple[dict[str, Node], list[str], dict[str, str]
 
 def allocated_nodes() -> list[str]:
     """The names of the nodes that this job has."""
-    text = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
+    text = os.environ.get("SLURM_JOB_NODELIST", "")
     try:
-        return expand_nodelist(text)
+        names = expand_nodelist(text)
     except ValueError as error:
         raise LaunchError(f"SLURM_JOB_NODELIST: {error}") from None
+    if not names:
+        raise LaunchError("SLURM_JOB_NODELIST: empty, though SLURM_JOB_ID is set; call this inside the job")
+    return names
 
 
-def node_line(ends: Ends | None, with_software: bool) -> str:
-    """What `doctor-node` prints on its node."""
+def this_node(ends: Ends | None, with_software: bool) -> dict[str, Any]:
+    """What `doctor-node` says of its node."""
     facts = probe()
     name = os.environ.get("SLURMD_NODENAME") or facts["host"]
-    answer = {MARK: name, "facts": facts, "software": software() if with_software else None}
-    return json.dumps(answer | {"reach": reach_all(name, ends or {})})
+    return {
+        "node": name,
+        "facts": facts,
+        "software": software() if with_software else None,
+        "reach": reach_all(name, ends or {}),
+    }
 
 
-def read_lines(text: str) -> dict[str, dict[str, Any]]:
-    """Node → what it printed, found amid other output."""
+def to_lines(answer: Mapping[str, Any]) -> str:
+    """An answer as short lines that can be found amid other output, in any order."""
+    text = base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+    pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+    name, count = answer["node"], len(pieces)
+    return "".join(f"fabricbench-node {name} {n}/{count} {piece}\n" for n, piece in enumerate(pieces, 1))
+
+
+def from_lines(text: str) -> dict[str, dict[str, Any]]:
+    """The inverse of `to_lines` for all nodes' output together; an answer with a gap is left out."""
+    pieces: dict[str, dict[int, str]] = {}
+    counts: dict[str, int] = {}
+    for name, number, count, piece in _LINE.findall(text):
+        pieces.setdefault(name, {})[int(number)] = piece
+        counts[name] = int(count)
     found = {}
-    for line in text.splitlines():
-        begin = line.find(_LINE)
-        if begin < 0:
-            continue
+    for name, own in pieces.items():
         try:
-            answer, _ = json.JSONDecoder().raw_decode(line, begin)
-        except ValueError:  # cut off, or another process wrote into it
+            whole = "".join(own[number] for number in range(1, counts[name] + 1))
+            found[name] = json.loads(zlib.decompress(base64.b64decode(whole)))
+        except (KeyError, ValueError, zlib.error):
             continue
-        found[str(answer[MARK])] = answer
     return found
 
 
@@ -241,7 +261,7 @@ def _srun(count: int, arguments: Sequence[str]) -> tuple[dict[str, dict[str, Any
     command = [
         *(srun, f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"),
         *("--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"),
-        *(sys.executable, "-m", "fabricbench", "doctor-node", *arguments),
+        *(sys.executable, "-m", "fabricbench", "doctor-node", "--pieces", *arguments),
     ]
     try:
         done = subprocess.run(
@@ -257,7 +277,7 @@ def _srun(count: int, arguments: Sequence[str]) -> tuple[dict[str, dict[str, Any
         out = (late.stdout or b"").decode(errors="replace")
         err = f"srun was stopped after {_SRUN_S:g} s"
     said = [line for line in err.splitlines() if line.strip()]
-    return read_lines(out), said[-1].strip() if said else ""
+    return from_lines(out), said[-1].strip() if said else ""
 
 
 def _mpi() -> dict[str, Any]:
