@@ -45,6 +45,19 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="only if this config wants it")
     check.set_defaults(run=_check)
 
+    doctor = commands.add_parser(
+        "doctor", help="say what on the nodes would spoil a measurement, and its mend"
+    )
+    doctor.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="without: this machine alone")
+    doctor.add_argument("--json", action="store_true", help="print the findings and all facts as JSON")
+    doctor.set_defaults(run=_doctor)
+
+    node = commands.add_parser("doctor-node")  # what doctor starts on every node of an allocation
+    node.add_argument("--software", action="store_true", help="look at the libraries as well")
+    node.add_argument("--reach", type=json.loads, metavar="JSON", help="ends of the rails to try")
+    node.add_argument("--pieces", action="store_true", help="short lines instead of one, for srun")
+    node.set_defaults(run=_doctor_node)
+
     cell = commands.add_parser("run-cell", help="measure one cell (what each Snakemake job calls)")
     cell.add_argument("--cell", required=True, help="the cell as canonical JSON")
     cell.add_argument("--record", type=Path, required=True, help="where its record belongs")
@@ -116,6 +129,22 @@ def _check(options: argparse.Namespace) -> int:
     if reason := why_unavailable():
         raise FabricbenchError(reason)
     print("this machine can emulate fabrics")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from fabricbench.doctor_view import as_json, as_table, doctor, exit_status
+
+    findings, nodes = doctor(options.config)
+    print(as_json(findings, nodes) if options.json else as_table(findings, nodes), end="")
+    return exit_status(findings)
+
+
+def _doctor_node(options: argparse.Namespace) -> int:
+    from fabricbench.fabrics.visit import this_node, to_lines
+
+    answer = this_node(options.reach, options.software)
+    print(to_lines(answer) if options.pieces else json.dumps(answer) + "\n", end="", flush=True)
     return 0
 
 

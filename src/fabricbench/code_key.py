@@ -16,7 +16,7 @@ from fabricbench.errors import FabricbenchError
 PACKAGE = Path(__file__).resolve().parent
 
 SHARED_BY_RANKS = "workloads/*.py"
-START_OF_RANKS = ("launch/base.py", "launch/ranks.py", "launch/pmi.py")
+START_OF_RANKS = ("launch/base.py", "launch/asking.py", "launch/ranks.py", "launch/pmi.py")
 LAUNCHERS = {
     "emulated": ("launch/emulated.py", "fabrics/emulation.py"),
     "host": ("launch/host.py",),
