@@ -74,7 +74,7 @@ def _of_cell(evidence: Json) -> Iterator[dict[str, Any]]:
 
 
 def _both_ways(counters: list[Json], idle: list[Json], formula: Json) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for way in DIRECTIONS:
         key = f"{way}_bytes"
         low, high = formula.get(key) or (nan, nan)
