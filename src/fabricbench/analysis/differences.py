@@ -7,6 +7,7 @@ are not those of the other side is a difference.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -65,10 +66,12 @@ def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFra
                 (cell.workload, cell.backend["name"], cell.gpus, cell.fabric["name"]), []
             ).append(record)
     baseline = fabrics[0] if fabrics else ""
+    workloads = dict.fromkeys(workload for workload, *_ in sides)
+    others = sorted({key[1:3] for key in sides})
     rows = []
-    for (workload, backend, gpus, fabric), this in sides.items():
-        that = sides.get((workload, backend, gpus, baseline))
-        if that is None or fabric == baseline:
+    for workload, (backend, gpus), fabric in product(workloads, others, fabrics[1:]):
+        this, that = (sides.get((workload, backend, gpus, name)) for name in (fabric, baseline))
+        if this is None or that is None:
             continue
         pair = {"workload": workload, "backend": backend, "gpus": gpus, "fabric": fabric}
         rows += [pair | {"baseline": baseline} | found for found in _of_pair(this, that)]

@@ -13,7 +13,7 @@ from fabricbench.report import words
 
 STEPS = (0.04, 0.15, 0.35, 0.8)
 """Bounds on |log2 ratio| between one depth of colour and the next."""
-REASON_LENGTH = 90
+REASON_LENGTH = 120
 NBSP = "\u00a0"
 
 
@@ -130,7 +130,7 @@ def _absent(cells: pd.DataFrame) -> str:
     )
     reason = next((str(reason) for reason in bad["reason"] if reason), "")
     if len(reason) > REASON_LENGTH:
-        reason = reason[:REASON_LENGTH].rstrip() + "…"
+        reason = f"{reason[:REASON_LENGTH].rsplit(' ', 1)[0]} …"
     return f"{head}: {reason}" if reason else head
 
 

@@ -21,7 +21,7 @@ SAID_OF = {
     MISLABELLED: "mislabelled",
     "not applicable": "on one node, where there is nothing to prove",
     "unverified": "without a counter that could be read",
-    "": "without a verdict",
+    "": "not judged",
 }
 
 
@@ -168,7 +168,7 @@ def differed(differences: pd.DataFrame) -> Differed:
     """A sentence per compared pair, and all differences as a table."""
     key = ["workload", "backend", "gpus", "fabric", "baseline"]
     pairs = [
-        _pair(*(str(part) for part in names), rows.to_dict("records"))
+        _pair([str(part) for part in names], rows.to_dict("records"))
         for names, rows in differences.groupby(key, sort=False)
     ]
     rows = [
@@ -177,14 +177,15 @@ def differed(differences: pd.DataFrame) -> Differed:
             f"{row['fabric']} / {row['baseline']}",
             str(row["kind"]),
             str(row["what"]),
+            "yes" if row["expected"] else "no",
             str(row["this_side"]) or words.DASH,
             str(row["that_side"]) or words.DASH,
-            "yes" if row["expected"] else "no",
         ]
         for row in differences[differences["kind"] != "none"].to_dict("records")
     ]
-    names = ["workload · backend · GPUs", "fabric / baseline", "kind", "what", "fabric has", "baseline has"]
-    table = DataTable([*names, "expected"], rows, wrap=frozenset(names[4:]))
+    sides = ["fabric has", "baseline has"]
+    names = ["workload · backend · GPUs", "fabric / baseline", "kind", "what", "expected", *sides]
+    table = DataTable(names, rows, wrap=frozenset(sides))
     return Differed(sorted(pairs, key=_is_clean), table)
 
 
@@ -192,9 +193,8 @@ def _is_clean(pair: Pair) -> bool:
     return pair.clean
 
 
-def _pair(
-    workload: str, backend: str, gpus: str, fabric: str, baseline: str, rows: list[dict[Any, Any]]
-) -> Pair:
+def _pair(names: list[str], rows: list[dict[Any, Any]]) -> Pair:
+    workload, backend, gpus, fabric, baseline = names
     unexpected = [row for row in rows if not row["expected"]]
     said = [_said(row) for row in unexpected[:MOST_NAMED]]
     if len(unexpected) > MOST_NAMED:

@@ -153,11 +153,10 @@ def _described(provenance: Json) -> Iterable[tuple[str, str]]:
         ("fabricbench", "fabricbench"),
         ("revision", "git revision"),
         ("python", "Python"),
-        ("kernel", "kernel"),
     ):
         if provenance.get(name):
             yield label, str(provenance[name])
-    for nodes in provenance.get("nodes") or []:
+    for nodes in provenance.get("nodes") or [{"kernel": provenance.get("kernel")}]:
         for name, label in (
             ("kernel", "kernel"),
             ("clocksource", "clock source"),
