@@ -89,6 +89,11 @@ def in_provenance(*path: Any) -> Callable[[Record, Any], None]:
             ("configuration", "file outside the job", "/etc/nccl.conf", "none"),
         ),
         (
+            in_provenance("nodes", 0, "gpus"),
+            [{"name": "V100", "driver": None}],
+            ("machine", "GPU", "V100", "not recorded"),
+        ),
+        (
             in_provenance("nodes", 0, "interfaces", "opa0", "mtu"),
             9000,
             ("interface", "MTU", "9000", "1500"),

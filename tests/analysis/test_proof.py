@@ -39,10 +39,10 @@ def test_bytes_stand_beside_the_formula(tmp_path: Path) -> None:
     table = counted(tables.cells, tables.facts)
     assert len(table) == 8
     first, lo = table.iloc[0], table.iloc[1]
-    assert (first["node"], first["counter"], first["declared"]) == ("n0", "eth0", True)
+    assert (first["node"], first["counter"], first["role"]) == ("n0", "eth0", "declared")
     assert (first["tx_bytes"], first["tx_baseline"], first["tx_low"]) == (91_520_000, 400, 88_000_000)
     assert first["tx_of_formula"] == pytest.approx((91_520_000 - 400) / 88_000_000)
-    assert (lo["counter"], lo["declared"], lo["tx_of_formula"]) == ("lo", False, 0)
+    assert (lo["counter"], lo["role"], lo["tx_of_formula"]) == ("lo", "other", 0)
 
 
 def test_ports_of_one_node_also_stand_together(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_ports_of_one_node_also_stand_together(tmp_path: Path) -> None:
     tables = tables_of(tmp_path, record)
     table = counted(tables.cells, tables.facts)
     assert list(table["counter"]) == ["a:1 + b:1", "a:1", "b:1", "lo"]
-    assert list(table["declared"]) == [True, True, True, False]
+    assert list(table["role"]) == ["declared"] * 3 + ["other"]
     assert list(table["rx_of_formula"]) == [1.0, 0.5, 0.5, 0.0]
     assert table["rx_baseline"].isna().all()
 
@@ -67,9 +67,19 @@ def test_mislabelled_cells_come_first_and_a_formula_may_be_absent(tmp_path: Path
     table = counted(tables.cells, tables.facts)
     assert table["cell"].iloc[0] == bad.id
     elsewhere = table[table["counter"] == "eth9"].iloc[0]
-    assert not elsewhere["declared"]
+    assert elsewhere["role"] == "other"
     assert elsewhere["tx_of_formula"] == pytest.approx(1.04)
     assert table.loc[table["cell"] != bad.id, "tx_of_formula"].isna().all()
+
+
+def test_what_lies_under_an_interface_is_no_other_network(tmp_path: Path) -> None:
+    """A bond's member sees the bond's bytes: its role says so."""
+    record = make_record(make_cell(gpus=2))
+    record.evidence["nodes"]["n0"]["eth1"] = {"rx_bytes": 90_000_000, "tx_bytes": 90_000_000}
+    record.evidence["declared"] = {"n0": {"counters": ["eth0"], "same_wire": ["eth1"]}}
+    tables = tables_of(tmp_path, record)
+    roles = counted(tables.cells, tables.facts).set_index(["node", "counter"])["role"]
+    assert roles["n0", "eth1"] == "same wire"
 
 
 def test_congestion_and_words_are_told_once(tmp_path: Path) -> None:

@@ -167,6 +167,9 @@ def _of_machines(record: Record) -> Found:
         for name in ("cpu", "kernel", "governor"):
             yield "machine", name, nodes.get(name)
         yield "machine", "clock source", nodes.get("clocksource")
+        for gpu in nodes.get("gpus") or []:
+            yield "machine", "GPU", gpu.get("name")
+            yield "machine", "GPU driver", gpu.get("driver")
     for ranks in _ranks(provenance):
         yield "machine", "cpu", ranks.get("cpu")
 

@@ -9,12 +9,13 @@ import pandas as pd
 Json = Mapping[str, Any]
 
 DIRECTIONS = ("tx", "rx")
+DECLARED, SAME_WIRE, OTHER = "declared", "same wire", "other"
 COUNTED_COLUMNS = (
     "cell",
     "status",
     "node",
     "counter",
-    "declared",
+    "role",
     *(f"{way}_{what}" for way in DIRECTIONS for what in ("bytes", "baseline", "low", "high", "of_formula")),
 )
 RAIL_COLUMNS = (
@@ -38,9 +39,11 @@ def verdicts(cells: pd.DataFrame) -> dict[str, int]:
 def counted(cells: pd.DataFrame, facts: Json) -> pd.DataFrame:
     """One row per cell, node and counter, mislabelled cells first.
 
-    `declared`: the counter is one that the fabric names. tx and rx in bytes: as counted, `baseline` what
-    the idle node would have carried, `low` and `high` what the algorithm had to move through the node, and
-    `of_formula` (bytes - baseline) / low. A node with several declared counters has a row for all together.
+    `role` is declared (the fabric names it), same wire (lawfully sees the same bytes: what lies under a
+    VLAN or a bond, the adapter under its interface) or other. tx and rx in bytes: as counted, `baseline`
+    what the idle node would have carried, `low` and `high` what the algorithm had to move through the
+    node, and `of_formula` (bytes - baseline) / low, headers in the one and not in the other. A node with
+    several declared counters has a row for all together.
     """
     rows = []
     ordered = cells.sort_values("status", key=lambda column: column != "mislabelled", kind="stable")
@@ -57,6 +60,7 @@ def _of_cell(evidence: Json) -> Iterator[dict[str, Any]]:
     for node, counters in (evidence.get("nodes") or {}).items():
         idle = (evidence.get("baseline") or {}).get(node) or {}
         declared = [name for name in rails.get(node) or [] if name in counters]
+        same_wire = ((evidence.get("declared") or {}).get(node) or {}).get("same_wire") or []
         groups = [[name] for name in (*declared, *(name for name in counters if name not in declared))]
         if len(declared) > 1:
             groups.insert(0, declared)
@@ -64,7 +68,7 @@ def _of_cell(evidence: Json) -> Iterator[dict[str, Any]]:
             yield {
                 "node": node,
                 "counter": " + ".join(names),
-                "declared": names[0] in declared,
+                "role": DECLARED if names[0] in declared else SAME_WIRE if names[0] in same_wire else OTHER,
                 **_both_ways(
                     [counters[name] for name in names],
                     [idle.get(name) or {} for name in names],

@@ -20,7 +20,7 @@ SAID_OF = {
     "too little to prove": "too little to prove",
     MISLABELLED: "mislabelled",
     "not applicable": "on one node, where there is nothing to prove",
-    "unverified": "without a counter that could be read",
+    "unverified": "unverified",
     "": "not judged",
 }
 
@@ -97,7 +97,7 @@ def evidence(tables: Tables) -> Evidence:
 
 def _counters(tables: Tables) -> tuple[DataTable, int]:
     counted = proof.counted(tables.cells, tables.facts)
-    names = ["cell", "node", "counter", "the cell's own"]
+    names = ["cell", "node", "counter", "role"]
     numbers = []
     for way, need in (("sent", "had to send"), ("received", "had to receive")):
         numbers += [f"{way}, bytes", f"{need}, bytes", f"{way} / formula", f"idle, {way}"]
@@ -106,7 +106,7 @@ def _counters(tables: Tables) -> tuple[DataTable, int]:
             str(row["cell"]),
             str(row["node"]),
             str(row["counter"]),
-            "yes" if row["declared"] else "no",
+            str(row["role"]),
             *(text for way in proof.DIRECTIONS for text in _one_way(row, way)),
         ]
         for row in counted[:MOST_COUNTER_ROWS].to_dict("records")
