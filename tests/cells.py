@@ -11,19 +11,33 @@ TRAIN = {"model": "resnet18", "batch": 2, "image_size": 32, "bucket_mb": 25, "wa
 PROFILE = {"images_per_s": 6400.0, "batch": 64, "source": "made up: 10 ms a step"}
 
 
+def a_fabric(kind: str = "emulated", **changes: Any) -> dict[str, Any]:
+    """A fabric over eth0, as a cell has it; the names of interface and adapter are certain."""
+    fabric: dict[str, Any] = {"name": "ethernet", "kind": kind, "interface": ["eth0"], "subnet": None}
+    fabric |= {"adapter": [], "port": 1, "provider": None, "ports_per_node": 1, "rate_bit_s": 400_000_000}
+    fabric |= {"link_bit_s": 400_000_000, "delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0}
+    return fabric | changes
+
+
+def a_backend(engine: str, **options: Any) -> dict[str, Any]:
+    """A backend of an engine, as a cell of the emulated cluster has it."""
+    mpi = {"library": "mpich", "transport": "ofi", "buffers": "host"} if engine == "mpi" else {}
+    return {"name": engine, "engine": engine, **mpi, **options}
+
+
 def a_cell(kind: str = "micro", engine: str = "mpi", **changes: Any) -> Cell:
     """Two ranks on two nodes over a link of 400 Mbit/s, unless `changes` say otherwise."""
-    fabric = {"name": "ethernet", "kind": "emulated", "interface": "eth0", "rate_bit_s": 400_000_000}
-    fabric |= {"link_bit_s": 400_000_000, "delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0}
+    fabric = a_fabric()
+    backend = a_backend(engine)
     fields: dict[str, Any] = {
         "workload": kind,
         "kind": kind,
         "params": {"micro": MICRO, "cfd": CFD, "train": TRAIN}[kind],
         "fabric": fabric,
-        "backend": {"name": engine, "engine": engine},
-        "environment": environment(fabric, engine),
+        "backend": backend,
+        "environment": environment(fabric, backend, "cpu"),
         "launcher": "emulated",
-        "binding": "auto",
+        "binding": {"cpu": "auto", "memory": "auto", "near": "auto"},
         "gpus": 2,
         "nodes": 2,
         "ranks_per_node": 1,

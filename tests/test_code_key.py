@@ -107,7 +107,7 @@ def test_key_is_the_same_under_every_python(tmp_path: Path) -> None:
     ("kind", "launcher", "line"),
     [
         ("lattice", "host", "workload kind lattice: its folder"),
-        ("micro", "slurm", "launcher slurm: not one of"),
+        ("micro", "pbs", "launcher pbs: not one of"),
     ],
 )
 def test_what_does_not_exist(tree: Path, kind: str, launcher: str, line: str) -> None:

@@ -14,6 +14,7 @@ from fabricbench import config as config_module
 from fabricbench.config import load_config, parse_config
 from fabricbench.config_schema import schema
 from fabricbench.errors import ConfigError
+from fabricbench.grid import expand
 from fabricbench.units import parse_bytes, parse_duration, parse_rate, parse_share, parse_sizes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,7 +84,8 @@ MISTAKES = [
     ("campaign", 2024, ": 2024 is not text; quote it: \"2024\""),
     ("environment", {"A": 1.1}, ".A: 1.1 is not text or a whole number; quote it: \"1.1\""),
     ("environment", {"1A": "x"}, ".1A: not a usable name; a variable's name"),
-    ("cluster.kind", "slurm", ": 'slurm' is not built yet; use emulated or host"),
+    ("cluster.kind", "slrum", ": 'slrum' is not known; did you mean 'slurm'?"),
+    ("cluster.kind", "pbs", ": 'pbs' is not known; known: emulated, host, slurm, allocation"),
     ("cluster.scale", {"bytes": 0.5}, ".bytes: 0.5 must be at least 1"),
     # names
     ("campaign", "a/b", ": 'a/b' is not a usable name; use letters"),
@@ -99,13 +101,43 @@ MISTAKES = [
     # interfaces
     ("fabrics.ethernet.interface", "^lo", ": '^lo' is a pattern of NCCL's"),
     ("fabrics.ethernet.interface", "=eth0", ": '=eth0' is a pattern of NCCL's"),
-    ("fabrics.ethernet.interface", "eth0,eth1", ": 'eth0,eth1' is more than one name"),
+    ("fabrics.ethernet.interface", "^lo,docker0", ": '^lo,docker0' is a pattern of NCCL's; write the plain"),
+    ("fabrics.ethernet.interface", "eth0,eth1", ": 'eth0,eth1' is more than one name; write a list: [eth0, eth1]"),
     ("fabrics.ethernet.interface", "10.0.0.5", ": '10.0.0.5' is an address"),
-    ("fabrics.ethernet.interface", "10.0.0.0/24", ": '10.0.0.0/24' is an address"),
+    ("fabrics.ethernet.interface", "10.0.0.0/24", ": '10.0.0.0/24' is a subnet; write the interface's name"),
     ("fabrics.ethernet.interface", "fe80::1", ": 'fe80::1' is an address"),
     ("fabrics.ethernet.interface", "a" * 16, f": '{'a' * 16}' is too long"),
     ("fabrics.ethernet.interface", "lo", ": 'lo' is every node's own"),
+    ("fabrics.ethernet.interface", ["eth0", "lo"], ": 'lo' is every node's own"),
+    ("fabrics.ethernet.interface", ["eth0", "=eth1"], ".1: '=eth1' is a pattern of NCCL's"),
+    ("fabrics.ethernet.interface", ["eth0", "eth0"], ".1: 'eth0' stands twice; remove one"),
+    ("fabrics.ethernet.interface", [], ": [] must have at least 1 values"),
+    ("fabrics.ethernet.interface", None, ": missing; name the links to make, as eth0"),
+    ("fabrics.ethernet.kind", "roce", ": 'roce': every fabric of cluster.kind emulated is emulated; remove"),
+    ("fabrics.ethernet.subnet", "10.0.0.0/24", ": '10.0.0.0/24': cluster.kind emulated makes its interfaces"),
+    ("fabrics.ethernet.adapter", "mlx5_0", ": 'mlx5_0': cluster.kind emulated makes its interfaces"),
+    ("fabrics.ethernet.provider", "tcp", ": 'tcp': cluster.kind emulated makes its interfaces"),
+    ("fabrics.ethernet.ports_per_node", 2, ": 2, and 1 interfaces are named; emulated nodes have all"),
     ("fabrics.other", {"interface": "eth0", "rate": "1 Gbit/s"}, ".interface: 'eth0' is also fabric"),
+    ("fabrics.other", {"interface": ["eth1", "eth0"], "rate": "1 Gbit/s"}, ".interface: 'eth0' is also fab"),
+    # options of backends
+    ("backends.gloo.gpudirect", True, ": True: engine gloo has no such option; it has: none; remove it"),
+    ("backends.mpi.protocol", "LL", ": 'LL': engine mpi has no such option; it has: library, transport,"),
+    ("backends.nccl", {"engine": "nccl", "library": "mpich"}, ".library: 'mpich': engine nccl has no such opt"),
+    ("backends.mpi.library", "openmpi", ": 'openmpi' is not known; did you mean 'openmpi"),
+    ("backends.mpi.transport", "tcp", ": 'tcp': library mpich sends by ofi or ucx; write one of these"),
+    ("backends.mpi.gpudirect", False, ": False: with buffers: host no GPU memory is sent; write buffers:"),
+    ("backends.nccl", {"engine": "nccl", "channels": 0}, ".channels: 0 must be at least 1"),
+    ("backends.nccl", {"engine": "nccl", "protocol": " "}, ".protocol: ' ' is empty; write it as NCCL takes"),
+    ("backends.mpi.gpudirect", "off", ": 'off' is not true or false; write true or false"),
+    # binding
+    ("cluster.binding", "socket", ": 'socket' is not known; known: auto, core, none"),
+    ("cluster.binding", 2, ": 2 is not text or a mapping of keys to values; quote it"),
+    ("cluster.binding", {"cpus": "core"}, ".cpus: unknown key; did you mean 'cpu'?"),
+    ("cluster.binding", {"cpu": [[0], [1, 0]]}, ".cpu: core 0 stands twice; give each local rank"),
+    ("cluster.binding", {"cpu": [[0]]}, ".cpu: cores for 1 local ranks, and cluster.gpus_per_node is 2"),
+    ("cluster.binding", {"near": "nci"}, ".near: 'nci' is not known; did you mean 'nic'?"),
+    ("workloads.vgg16.device", "cuda", ": 'cuda' is for cluster.kind slurm and allocation; emulated has"),
     # quantities
     ("fabrics.ethernet", {"interface": "eth0"}, ".rate: missing; an emulated link needs its rate"),
     ("fabrics.ethernet.rate", 25, ": 25: below 1 kbit/s; a number without a unit is bit/s"),
@@ -129,18 +161,62 @@ def test_mistake_is_one_line(path: str, value: Any, rest: str) -> None:
     assert lines[0].startswith(f"config: {path}{rest}")
 
 
+SLURM = {
+    **BASE,
+    "cluster": {"kind": "slurm", "nodes": 2, "gpus_per_node": 2},
+    "fabrics": {
+        "ethernet": {"kind": "ethernet-tcp", "interface": "eth2", "rate": "25 Gbit/s"},
+        "infiniband": {"kind": "infiniband", "adapter": "mlx5_0", "rate": "200 Gbit/s"},
+    },
+}
+IB = "fabrics.infiniband"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "rest"),
+    [
+        ("fabrics.new", {"interface": "eth3"}, ".kind: missing; what the network is: ethernet-tcp, roce,"),
+        ("fabrics.ethernet.kind", "emulated", ": 'emulated': cluster.kind slurm has real networks; say which"),
+        ("fabrics.ethernet.kind", "ethernet", ": 'ethernet' is not known; did you mean 'ethernet-tcp'?"),
+        ("fabrics.new", {"kind": "roce"}, ": missing: where it is; write interface, subnet or adapter"),
+        ("fabrics.new", {"kind": "roce", "subnet": "10.0.0.0/24"}, ".subnet: '10.0.0.0/24': roce needs its ad"),
+        ("fabrics.ethernet.subnet", "10.0.0", ": '10.0.0' is not a network; write address/prefix, as 10.0.0"),
+        ("fabrics.ethernet.subnet", "10.0.0.5", ": '10.0.0.5' is one address, and every node needs its own"),
+        ("fabrics.ethernet.interface", ["10.0.0.0/24"], ".0: '10.0.0.0/24' is a subnet"),
+        ("fabrics.ethernet.interface", "10.0.0.5", ": '10.0.0.5' is an address; write the interface's name, or"),
+        (f"{IB}.adapter", "mlx5_0:1", ": 'mlx5_0:1' has a port; write adapter: mlx5_0, port: 1"),
+        (f"{IB}.adapter", "=mlx5_0", ": '=mlx5_0' is a pattern of NCCL's"),
+        (f"{IB}.adapter", "mlx5_0,mlx5_1", ": 'mlx5_0,mlx5_1' is more than one name; write a list: [mlx5_0,"),
+        (f"{IB}.adapter", ["mlx5_0", "mlx5_1"], ""),
+        (f"{IB}.ports_per_node", 2, ": 2 is above the 1 names given; name each port"),
+        (f"{IB}.provider", "psm2", ": 'psm2' doesn't carry infiniband; known: verbs;ofi_rxm, mlx"),
+        (f"{IB}.delay", "1 us", ": only emulated fabrics have it; remove it"),
+        ("cluster.scale", {"bytes": 2}, ": only an emulated cluster is a scale model; remove it"),
+        ("fabrics.new", {"kind": "roce", "interface": "eth2", "rate": "10 Gbit/s"}, ".interface: 'eth2' is also"),
+        ("fabrics.new", {"kind": "infiniband", "adapter": ["mlx5_0"]}, ".adapter: 'mlx5_0' is also fabric 'inf"),
+    ],
+)  # fmt: skip
+def test_real_networks_are_described_whole(path: str, value: Any, rest: str) -> None:
+    """On a cluster's own networks a mistake is one line as well."""
+    lines = mistakes(changed(path, value, SLURM))
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        f"config: {path}{rest}" if rest else f"config: {IB}.ports_per_node: missing; 2"
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "value", "line"),
     [
+        ("fabrics.ethernet.kind", "roce",
+         "fabrics.ethernet.kind: 'roce': every fabric of cluster.kind host is ethernet-tcp; remove it"),
+        ("fabrics.ethernet.adapter", "mlx5_0",
+         "fabrics.ethernet.adapter: 'mlx5_0': cluster.kind host has lo; remove it"),
         ("fabrics.ethernet.delay", 0, "fabrics.ethernet.delay: only emulated fabrics have it; remove it"),
-        (
-            "cluster.scale",
-            {"bytes": 2},
-            "cluster.scale: only an emulated cluster is a scale model; remove it",
-        ),
+        ("cluster.scale", {"bytes": 2}, "cluster.scale: only an emulated cluster is a scale model; remove it"),
         ("cluster.nodes", 2, "cluster.nodes: 2: kind host is this one machine; write 1"),
     ],
-)
+)  # fmt: skip
 def test_host_refuses_what_is_emulated(path: str, value: Any, line: str) -> None:
     """A host has neither shaping nor scale nor other nodes."""
     assert mistakes(changed(path, value, HOST)) == [f"config: {line}"]
@@ -160,7 +236,11 @@ def test_defaults() -> None:
     """What isn't given has the schema's default, also within what is given."""
     campaign = parse_config(BASE)
     assert (campaign.name, campaign.repeats, campaign.accept_failures) == ("default", 3, False)
-    assert (campaign.cluster.kind, campaign.cluster.binding) == ("emulated", "auto")
+    assert campaign.cluster.kind == "emulated"
+    assert campaign.cluster.binding == {"cpu": "auto", "memory": "auto", "near": "auto"}
+    fabric = campaign.fabrics["ethernet"]
+    assert (fabric.kind, fabric.interface, fabric.ports_per_node) == ("emulated", ("eth0",), 1)
+    assert (fabric.subnet, fabric.adapter, fabric.port, fabric.provider) == (None, (), 1, None)
     assert vars(campaign.cluster.scale) == {"bytes": 1, "time": 1}
     workload = campaign.workloads["vgg16"]
     assert (workload.gpus, workload.repeats, workload.ranks_per_node) == ((1, 4), 3, 2)
@@ -208,7 +288,8 @@ def test_scale_divides_the_links() -> None:
 def test_host_needs_no_rate() -> None:
     """A host's interface is what it is; without a rate there's none."""
     fabric = parse_config(changed("fabrics.ethernet", {"interface": "lo"}, HOST)).fabrics["ethernet"]
-    assert (fabric.kind, fabric.rate_bit_s, fabric.link_bit_s) == ("host", None, None)
+    assert (fabric.kind, fabric.interface) == ("ethernet-tcp", ("lo",))
+    assert (fabric.rate_bit_s, fabric.link_bit_s) == (None, None)
 
 
 def test_one_network_under_two_names() -> None:
@@ -216,6 +297,74 @@ def test_one_network_under_two_names() -> None:
     config = changed("fabrics.again", {"interface": "eth0", "rate": 2.5e9})
     fabrics = parse_config(config).fabrics
     assert fabrics["again"].definition == fabrics["ethernet"].definition
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "roce", "interface": "eth2", "rate": "25 Gbit/s"},
+        {"kind": "ethernet-tcp", "interface": ["eth2", "eth3"], "ports_per_node": 2, "rate": "25 Gbit/s"},
+        {"kind": "infiniband", "adapter": "mlx5_0", "port": 2, "rate": "100 Gbit/s"},
+    ],
+)
+def test_one_wire_used_in_two_ways(other: dict[str, Any]) -> None:
+    """TCP and RDMA, or one port and two, over the same wire are compared; so are two ports of an adapter."""
+    assert set(parse_config(changed("fabrics.other", other, SLURM)).fabrics) > {"other"}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "expected"),
+    [
+        ({"interface": ["eno1", "eth0"], "ports_per_node": 1}, (("eno1", "eth0"), None, 1)),
+        ({"interface": ["eth0", "eth1"], "ports_per_node": 2}, (("eth0", "eth1"), None, 2)),
+        ({"interface": "10.0.0.7/24"}, ((), "10.0.0.0/24", 1)),
+        ({"subnet": "fd00::/64"}, ((), "fd00::/64", 1)),
+        ({"subnet": "10.0.0.0/16", "ports_per_node": 2}, ((), "10.0.0.0/16", 2)),
+    ],
+)
+def test_where_a_network_is(fabric: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """By one name, by names that differ between nodes, by several ports, by subnet."""
+    campaign = parse_config(changed("fabrics.ethernet", {"kind": "ethernet-tcp", **fabric}, SLURM))
+    found = campaign.fabrics["ethernet"]
+    assert (found.interface, found.subnet, found.ports_per_node) == expected
+
+
+def test_emulated_ports_are_all_used() -> None:
+    """An emulated node has every link that is named."""
+    fabric = parse_config(changed("fabrics.ethernet.interface", ["eth0", "eth1"])).fabrics["ethernet"]
+    assert (fabric.interface, fabric.ports_per_node) == (("eth0", "eth1"), 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "binding"),
+    [
+        ("core", {"cpu": "core", "memory": "auto", "near": "auto"}),
+        ("none", {"cpu": "none", "memory": "none", "near": "none"}),
+        ({"near": "nic"}, {"cpu": "auto", "memory": "auto", "near": "nic"}),
+        ({"cpu": [[0, 1], [2]]}, {"cpu": [[0, 1], [2]], "memory": "auto", "near": "auto"}),
+    ],
+)
+def test_binding_is_a_word_or_a_mapping(value: Any, binding: dict[str, Any]) -> None:
+    """A word is for cpu, `none` for all; whatever is written, the campaign has all three."""
+    assert parse_config(changed("cluster.binding", value)).cluster.binding == binding
+
+
+def test_backend_options() -> None:
+    """What was given, and the defaults of the engine that don't depend on the fabric."""
+    nccl = {"engine": "nccl", "gpudirect": False, "protocol": "^LL128", "channels": 4}
+    backends = parse_config(changed("backends.nccl", nccl)).backends
+    assert backends["gloo"].options == {}
+    assert backends["mpi"].options == {"library": "mpich", "buffers": "host"}
+    assert backends["nccl"].options == {"gpudirect": False, "protocol": "^LL128", "channels": 4}
+
+
+@pytest.mark.parametrize("name", ["on", "no", "off", "null", "1e3", "010", "1.10"])
+def test_quoted_names_stay_names(name: str, tmp_path: Path) -> None:
+    """A fabric may have any name that YAML would turn into something else, once quoted."""
+    path = tmp_path / "c.yaml"
+    path.write_text(f'fabrics: {{"{name}": {{interface: "{name}", rate: 1 Gbit/s}}}}\n')
+    fabric = parse_config(BASE | load_config([path])).fabrics[name]
+    assert fabric.interface == (name,)
 
 
 def test_ordered_dicts_and_key_order() -> None:
@@ -236,10 +385,14 @@ def test_unknown_torchvision_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> 
     assert parse_config(changed("workloads.vgg16.model", "vgg61"))
 
 
-@pytest.mark.parametrize("path", ["config/config.yaml", "config/examples/host.yaml"])
-def test_shipped_configurations_are_valid(path: str) -> None:
-    """Every configuration that is shipped parses."""
-    assert parse_config(load_config([ROOT / path])).workloads
+SHIPPED = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "examples").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[path.name for path in SHIPPED])
+def test_shipped_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every configuration that is shipped parses, and its grid has cells."""
+    monkeypatch.setattr(config_module, "classifiers", lambda: frozenset())
+    assert expand(parse_config(load_config([path])), lambda *_: "").cells
 
 
 def test_parsing_imports_nothing_heavy() -> None:

@@ -64,10 +64,14 @@ def test_cell_is_fully_resolved() -> None:
     """A cell holds fabric, backend, environment and placement, with nothing left to look up."""
     cell = next(c.cell for c in grid(BASE).cells if c.cell.slug == "omnipath-mpi-4-r2")
     assert cell.fabric == {
-        "name": "omnipath", "kind": "emulated", "interface": "opa0", "rate_bit_s": 100_000_000_000,
+        "name": "omnipath", "kind": "emulated", "interface": ["opa0"], "subnet": None, "adapter": [],
+        "port": 1, "provider": None, "ports_per_node": 1, "rate_bit_s": 100_000_000_000,
         "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
     }  # fmt: skip
-    assert cell.backend == {"name": "mpi", "engine": "mpi"}
+    assert cell.backend == {
+        "name": "mpi", "engine": "mpi", "library": "mpich", "transport": "ofi", "buffers": "host",
+    }  # fmt: skip
+    assert cell.binding == {"cpu": "auto", "memory": "auto", "near": "auto"}
     assert cell.environment["FI_TCP_IFACE"] == "opa0"
     assert (cell.gpus, cell.nodes, cell.ranks_per_node, cell.repeat) == (4, 4, 1, 2)
     assert (cell.launcher, cell.scale) == ("emulated", {"bytes": 128, "time": 2})
@@ -91,6 +95,32 @@ def test_later_environment_wins() -> None:
         c.cell for c in grid(config).cells if c.cell.slug == "ethernet-gloo-2-r1" and c.cell.kind == "train"
     )
     assert cell.environment == {"GLOO_SOCKET_IFNAME": "x", "A": "1", "B": "2", "C": "3", "D": "4"}
+
+
+def test_null_takes_a_variable_out() -> None:
+    """A null takes out what the table or an earlier level set, and the cell says so; a later level may set it."""
+    config = changed("environment", {"FI_TCP_IFACE": None, "A": 1, "B": None})
+    config["backends"]["mpi"]["environment"] = {"A": None}
+    config["workloads"]["messages"]["environment"] = {"B": "b"}
+    cell = next(c.cell for c in grid(config).cells if c.cell.backend["name"] == "mpi")
+    assert cell.environment == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "B": "b"}
+    assert cell.unset == ["A", "FI_TCP_IFACE"]
+
+
+@pytest.mark.parametrize(
+    "value", ["AWS Libfabric", "^LL128", "shm+cxi:cxi0|shm+cxi:cxi1", "a&b $X {x} '\"", ""]
+)
+def test_values_are_passed_on_verbatim(value: str) -> None:
+    """Blanks, carets, pipes and what a shell would take are a variable's value, as written."""
+    config = changed("backends.gloo.environment", {"A": value})
+    assert next(c.cell for c in grid(config).cells if c.cell.kind == "train").environment["A"] == value
+
+
+def test_tokens_in_a_users_values() -> None:
+    """A user's value may say where the fabric's names go."""
+    config = changed("fabrics.ethernet.environment", {"A": "x={interface},{address}"})
+    cell = next(c.cell for c in grid(config).cells if c.cell.fabric["name"] == "ethernet")
+    assert cell.environment["A"] == "x=eth0,{address}"
 
 
 @pytest.mark.parametrize(
@@ -141,14 +171,67 @@ def test_unsupported_has_its_reason(path: str, value: Any, reason: str) -> None:
     assert len(rows) == len({(row.workload, row.fabric, row.backend, row.gpus) for row in rows})
 
 
-def test_nccl_waits_for_cuda() -> None:
-    """On a host nccl is selectable, but no workload's device can use it yet."""
+def test_nccl_needs_cuda() -> None:
+    """On a host nccl is selectable, but no workload's device can use it."""
     config = changed("cluster", {"kind": "host", "gpus_per_node": 4})
     config["fabrics"] = {"loopback": {"interface": "lo"}}
     config["backends"]["gloo"] = {"engine": "nccl"}
     config["workloads"] = {"vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"]}}
     reasons = {row.reason for row in grid(config).unsupported}
-    assert reasons == {"nccl needs device cuda, which is not built yet; the workload's device is cpu"}
+    assert reasons == {"nccl needs device cuda; the workload's device is cpu"}
+
+
+SLURM: dict[str, Any] = {
+    "cluster": {"kind": "slurm", "nodes": 4, "gpus_per_node": 2},
+    "fabrics": {
+        "ethernet": {"kind": "ethernet-tcp", "interface": ["eno1", "eth0"], "ports_per_node": 1},
+        "omnipath": {"kind": "omnipath", "interface": "ib0", "adapter": "hfi1_0", "rate": "100 Gbit/s"},
+    },
+    "backends": {
+        "nccl": {"engine": "nccl", "gpudirect": True},
+        "gloo": {"engine": "gloo"},
+        "mpi": {"engine": "mpi", "library": "openmpi4"},
+        "mpi-cuda": {"engine": "mpi", "library": "openmpi4", "buffers": "device"},
+    },
+    "gpus": [4],
+    "repeats": 1,
+    "workloads": {
+        "vgg16": {"kind": "train", "model": "vgg16", "device": "cuda", "backends": ["nccl", "gloo"]},
+        "euler": {"kind": "cfd", "cells": [64, 64, 64], "backends": ["mpi", "mpi-cuda"]},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["slurm", "allocation"])
+def test_cells_of_a_real_cluster_are_planned(kind: str) -> None:
+    """A real cluster's cells have a device, the fabric's transport, and tokens where nodes differ."""
+    config = copy.deepcopy(SLURM)
+    config["cluster"]["kind"] = kind
+    made = grid(config)
+    cells = {cell.cell.slug.removesuffix("-4-r1"): cell.cell for cell in made.cells}
+    assert set(cells) == {
+        "ethernet-gloo", "omnipath-gloo", "omnipath-nccl", "ethernet-mpi", "omnipath-mpi",
+    }  # fmt: skip
+    assert {cell.launcher for cell in cells.values()} == {kind}
+    assert cells["omnipath-nccl"].device == "cuda"
+    assert cells["ethernet-gloo"].environment == {"GLOO_SOCKET_IFNAME": "{interface}"}
+    assert cells["omnipath-nccl"].environment["HFI_UNIT"] == "0"
+    assert cells["ethernet-mpi"].backend["transport"] == "tcp"
+    assert cells["omnipath-mpi"].backend["transport"] == "psm2"
+    assert {(row.fabric, row.backend): row.reason.split(";")[0] for row in made.unsupported} == {
+        ("ethernet", "nccl"): "TCP stages GPU data through the host, so it has no GPUDirect",
+        ("ethernet", "mpi-cuda"): "buffers: device needs device cuda",
+        ("omnipath", "mpi-cuda"): "buffers: device needs device cuda",
+    }
+
+
+def test_writing_out_the_transport_is_no_difference() -> None:
+    """A default that depends on the fabric is the same cell when it is written."""
+    config = copy.deepcopy(SLURM)
+    config["backends"]["mpi"] |= {"transport": "psm2", "buffers": "host"}
+    config["workloads"]["euler"] |= {"fabrics": ["omnipath"]}
+    before = {cell for cell in ids(SLURM) if "omnipath-mpi-4" in cell}
+    assert before == {cell for cell in ids(config) if "omnipath-mpi-4" in cell}
 
 
 @pytest.mark.parametrize(
@@ -164,6 +247,11 @@ def test_nccl_waits_for_cuda() -> None:
         ("workloads.vgg16.steps", 10),
         ("accept_failures", True),
         ("cluster.nodes", 8),
+        ("cluster.binding", {"memory": "auto"}),
+        ("fabrics.ethernet.interface", ["eth0"]),
+        ("fabrics.ethernet.kind", "emulated"),
+        ("backends.mpi", {"engine": "mpi", "library": "mpich", "transport": "ofi", "buffers": "host"}),
+        ("backends.gloo", {"engine": "gloo", "gpudirect": None}),
     ],
 )
 def test_what_is_no_difference(path: str, value: Any) -> None:

@@ -21,11 +21,12 @@ class Cluster:
     """The machines that a campaign runs on."""
 
     kind: str
-    """emulated or host."""
+    """emulated, host, slurm or allocation."""
     nodes: int
     gpus_per_node: int
-    binding: str
-    """auto, core or none."""
+    binding: Mapping[str, Any]
+    """cpu (auto, core, none, or the cores of each local rank), memory (auto, local, none) and near (auto,
+    nic, gpu, none)."""
     scale: Scale
 
 
@@ -35,32 +36,51 @@ class Fabric:
 
     name: str
     kind: str
-    """emulated or host."""
-    interface: str
+    """emulated, ethernet-tcp, roce, infiniband, omnipath, slingshot or efa."""
+    interface: tuple[str, ...]
+    """Names that the network interface may have; none when it is found by subnet or adapter."""
+    subnet: str | None
+    """The interface is whatever has an address in this network."""
+    adapter: tuple[str, ...]
+    """Names that the RDMA adapter may have."""
+    port: int
+    """The adapter's."""
+    provider: str | None
+    """libfabric's; None for the default of the kind."""
+    ports_per_node: int
+    """Exactly so many of the names must exist on every node."""
     rate_bit_s: int | None
-    """Line rate of the real network; None when a host's isn't given."""
+    """Line rate of one port of the real network; None when it isn't given."""
     link_bit_s: int | None
-    """Rate of the link as shaped here: rate_bit_s divided by both scales."""
+    """Rate of one port as shaped here: rate_bit_s divided by both scales."""
     delay_s: float
     """One-way delay of the real network (not scaled)."""
     jitter_s: float
     loss: float
     """A share, from 0 to below 1."""
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The network itself, without its name here and without variables."""
-        return {key: value for key, value in vars(self).items() if key not in ("name", "environment")}
+        """The network itself as plain data, without its name here and without variables."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in vars(self).items()
+            if key not in ("name", "environment")
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A named way to communicate: an engine, with its options as the variables that it reads."""
+    """A named way to communicate: an engine with its options."""
 
     name: str
     engine: str
-    environment: Mapping[str, str]
+    options: Mapping[str, Any]
+    """Those that were given, and defaults that don't depend on the fabric: library, transport, buffers,
+    gpudirect, algorithm, protocol, channels."""
+    environment: Mapping[str, str | None]
+    """None takes a variable out, as in every environment here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +120,7 @@ class Workload:
     ranks_per_node: int
     threads_per_rank: int
     timeout_s: float
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
     only: tuple[Matcher, ...]
     leave_out: tuple[Matcher, ...]
 
@@ -119,7 +139,7 @@ class Campaign:
     repeats: int
     """Repeats of workloads that don't have their own."""
     accept_failures: bool
-    environment: Mapping[str, str]
+    environment: Mapping[str, str | None]
     only: tuple[Matcher, ...]
     leave_out: tuple[Matcher, ...]
 

@@ -6,8 +6,8 @@ record's path. So a changed cell is another file, and a cell that was changed ba
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -28,24 +28,29 @@ class Cell:
     params: Json
     """The workload's parameters with every default filled in."""
     fabric: Json
-    """Resolved definition: name, kind, interface, rate_bit_s (of the real fabric), link_bit_s (as
+    """Resolved definition: name, kind, interface and adapter (lists of the names that they may have),
+    subnet, port, provider, ports_per_node, rate_bit_s (of one port of the real fabric), link_bit_s (as
     shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
     multiplied by the time scale), loss (a share)."""
     backend: Json
-    """name and engine (gloo, mpi, …)."""
+    """name and engine (gloo, mpi, …), and those options that apply: library, transport, buffers,
+    gpudirect, algorithm, protocol, channels."""
     environment: Mapping[str, str]
-    """The variables that select this fabric for this engine, and those the user adds."""
+    """The variables that select this fabric for this engine, and those the user adds; tokens such as
+    `{interface}` stand for what only the node knows."""
+    unset: Sequence[str] = field(default_factory=list)
+    """Variables that the user took out: neither the table's nor an inherited value is in force."""
     launcher: str
-    """Who starts the ranks: emulated or host."""
-    binding: str
-    """auto, core or none: how ranks are bound to cores."""
+    """Who starts the ranks: emulated, host, slurm or allocation."""
+    binding: Json
+    """cpu, memory and near: how ranks are bound to cores, and near what."""
     gpus: int
     """Devices, which is also ranks."""
     nodes: int
     ranks_per_node: int
     threads_per_rank: int
     device: str
-    """cpu (real compute), or replay (compute replaced by waits that a profile gives)."""
+    """cuda or cpu (real compute), or replay (compute replaced by waits that a profile gives)."""
     scale: Json
     """{bytes: S, time: D}: bytes are divided by S, times multiplied by D; both 1 if nothing is scaled."""
     repeat: int

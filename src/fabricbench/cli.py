@@ -81,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         "--partial", action="store_true", help="the campaign isn't complete: say so at the top"
     )
     report.set_defaults(run=_report)
+
+    select = commands.add_parser("select", help="print the variables that each fabric and backend get")
+    select.add_argument("--config", type=Path, nargs="+", default=DEFAULT_CONFIG, metavar="FILE")
+    select.add_argument("--fabric", action="append", default=[], metavar="NAME", help="only this one")
+    select.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one")
+    select.add_argument("--json", action="store_true", help="for scripts")
+    select.set_defaults(run=_select)
     return parser
 
 
@@ -180,6 +187,15 @@ def _report(options: argparse.Namespace) -> int:
     tables = read_tables(options.tables)
     about = {"command": options.command} if options.command else {}
     render(tables, _read_json(options.grid), about, options.templates, options.page, options.partial)
+    return 0
+
+
+def _select(options: argparse.Namespace) -> int:
+    from fabricbench.config import load_config, parse_config
+    from fabricbench.select_view import render, selections
+
+    entries = selections(parse_config(load_config(options.config)), options.fabric, options.backend)
+    print(json.dumps(entries, indent=2, ensure_ascii=False) if options.json else render(entries).rstrip())
     return 0
 
 

@@ -16,10 +16,13 @@ from fabricbench.errors import FabricbenchError
 PACKAGE = Path(__file__).resolve().parent
 
 SHARED_BY_RANKS = "workloads/*.py"
-START_OF_RANKS = ("launch/base.py", "launch/ranks.py", "launch/pmi.py")
+START_OF_RANKS = ("launch/base.py", "launch/asking.py", "launch/ranks.py", "launch/pmi.py")
 LAUNCHERS = {
     "emulated": ("launch/emulated.py", "fabrics/emulation.py"),
     "host": ("launch/host.py",),
+    # Nothing of their own yet: their cells are planned and checked, not started.
+    "slurm": ("launch/base.py",),
+    "allocation": ("launch/base.py",),
 }
 
 _REDUNDANT = ("ctx", "kind")

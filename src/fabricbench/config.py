@@ -8,20 +8,25 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fabricbench.campaign import Backend, Campaign, Cluster, Fabric, Matcher, Scale, Workload
+from fabricbench.campaign import Campaign, Cluster, Matcher, Scale, Workload
+from fabricbench.config_network import (
+    check_shared,
+    environment,
+    parse_backend,
+    parse_binding,
+    parse_fabric,
+    quantity,
+)
 from fabricbench.config_schema import did_you_mean, properties, schema, schema_mistakes, shown, with_defaults
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
 from fabricbench.torchvision_models import classifiers
-from fabricbench.units import parse_duration, parse_rate, parse_share, parse_sizes
+from fabricbench.units import parse_duration, parse_sizes
 
 _IMAGE_SIZE = {"inception_v3": 299}
-_EMULATED_ONLY = ("delay", "jitter", "loss")
 _RESERVED_CAMPAIGNS = ("templates", "references")
 _RESERVED_WORKLOADS = ("tables", "partial", "logs")
 """Folders of the project's own: below reports/, and below results/<campaign>/."""
-_FASTEST_LINK_BIT_S = 10_000_000_000
-"""More than emulated links carry: a real rate that was meant to be scaled."""
 
 T = TypeVar("T")
 
@@ -105,14 +110,13 @@ class _Parser:
             self._mistake("campaign", f"{config['campaign']!r} is a folder of reports/; take another name")
         for name in set(config["workloads"]) & set(_RESERVED_WORKLOADS):
             self._mistake(f"workloads.{name}", "this name is a folder of the results; take another")
-        fabrics = {name: self._fabric(name, cluster) for name in sorted(config["fabrics"])}
-        self._check_shared_interfaces(fabrics)
+        fabrics = {
+            name: parse_fabric(name, value, self._given["fabrics"][name], cluster, self._mistake)
+            for name, value in sorted(config["fabrics"].items())
+        }
+        check_shared(fabrics, self._mistake)
         backends = {
-            name: Backend(
-                name=name,
-                engine=value["engine"],
-                environment=_environment(value["environment"]),
-            )
+            name: parse_backend(name, value, self._mistake)
             for name, value in sorted(config["backends"].items())
         }
         workloads = {name: self._workload(name, cluster) for name in sorted(config["workloads"])}
@@ -125,7 +129,7 @@ class _Parser:
             gpus=tuple(sorted(set(config["gpus"]))),
             repeats=config["repeats"],
             accept_failures=config["accept_failures"],
-            environment=_environment(config["environment"]),
+            environment=environment(config["environment"]),
             only=self._matchers("only", config["only"], workloads.values()),
             leave_out=self._matchers("except", config["except"], workloads.values()),
         )
@@ -134,68 +138,16 @@ class _Parser:
         self.mistakes.append(f"config: {path}: {text}")
 
     def _quantity(self, parse: Callable[[Any], T], path: str, value: Any, fallback: T) -> T:
-        """A parsed quantity, or the fallback beside a mistake."""
-        try:
-            return parse(value)
-        except ValueError as error:
-            self._mistake(path, f"{shown(value)}: {error}")
-            return fallback
+        return quantity(parse, path, value, fallback, self._mistake)
 
     def _cluster(self) -> Cluster:
         value = self._config["cluster"]
-        if value["kind"] == "host":
-            if "scale" in self._given.get("cluster", {}):
-                self._mistake("cluster.scale", "only an emulated cluster is a scale model; remove it")
-            if value["nodes"] != 1:
-                self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
-        return Cluster(**{**value, "scale": Scale(**value["scale"])})
-
-    def _fabric(self, name: str, cluster: Cluster) -> Fabric:
-        value, path = self._config["fabrics"][name], f"fabrics.{name}"
-        if cluster.kind == "emulated":
-            if value["rate"] is None:
-                self._mistake(f"{path}.rate", "missing; an emulated link needs its rate, as 25 Gbit/s")
-            if value["interface"] in ("lo", "mgt0"):
-                text = f"{value['interface']!r} is every node's own; use another name, as eth0"
-                self._mistake(f"{path}.interface", text)
-        elif value["interface"] != "lo":
-            self._mistake(
-                f"{path}.interface",
-                f"{value['interface']!r}: on kind host all ranks are on one machine, and the kernel carries "
-                "their bytes over loopback whatever is named; write lo",
-            )
-        for key in _EMULATED_ONLY:
-            if cluster.kind != "emulated" and key in self._given["fabrics"][name]:
-                self._mistake(f"{path}.{key}", "only emulated fabrics have it; remove it")
-        given_rate = value["rate"]
-        rate = None if given_rate is None else self._quantity(parse_rate, f"{path}.rate", given_rate, 0)
-        link = None if rate is None else round(rate / (cluster.scale.bytes * cluster.scale.time))
-        if cluster.kind == "emulated" and link is not None and link > _FASTEST_LINK_BIT_S:
-            text = f"{shown(given_rate)} is {link / 1e9:g} Gbit/s here, more than an emulated link carries"
-            self._mistake(f"{path}.rate", f"{text}; set cluster.scale, as {{bytes: 128, time: 2}}")
-        return Fabric(
-            name=name,
-            kind=cluster.kind,
-            interface=value["interface"],
-            rate_bit_s=rate,
-            link_bit_s=link,
-            delay_s=self._quantity(parse_duration, f"{path}.delay", value["delay"], 0.0),
-            jitter_s=self._quantity(parse_duration, f"{path}.jitter", value["jitter"], 0.0),
-            loss=self._quantity(parse_share, f"{path}.loss", value["loss"], 0.0),
-            environment=_environment(value["environment"]),
-        )
-
-    def _check_shared_interfaces(self, fabrics: Mapping[str, Fabric]) -> None:
-        """Two names for one interface must be one network (an A/A control)."""
-        first: dict[str, Fabric] = {}
-        for fabric in fabrics.values():
-            other = first.setdefault(fabric.interface, fabric)
-            if other.definition != fabric.definition:
-                self._mistake(
-                    f"fabrics.{fabric.name}.interface",
-                    f"{fabric.interface!r} is also fabric {other.name!r} with another definition; "
-                    "give it another interface, or the same definition for an A/A control",
-                )
+        if value["kind"] != "emulated" and "scale" in self._given.get("cluster", {}):
+            self._mistake("cluster.scale", "only an emulated cluster is a scale model; remove it")
+        if value["kind"] == "host" and value["nodes"] != 1:
+            self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
+        binding = parse_binding(value["binding"], value["gpus_per_node"], self._mistake)
+        return Cluster(**{**value, "binding": binding, "scale": Scale(**value["scale"])})
 
     def _workload(self, name: str, cluster: Cluster) -> Workload:
         config, path = self._config, f"workloads.{name}"
@@ -206,6 +158,9 @@ class _Parser:
             self._mistake(
                 f"{path}.ranks_per_node", f"{ranks} is above cluster.gpus_per_node, {limit}; lower it"
             )
+        if value["device"] == "cuda" and cluster.kind not in ("slurm", "allocation"):
+            text = f"'cuda' is for cluster.kind slurm and allocation; {cluster.kind} has cpu and replay"
+            self._mistake(f"{path}.device", text)
         workload = Workload(
             name=name,
             kind=value["kind"],
@@ -218,7 +173,7 @@ class _Parser:
             ranks_per_node=ranks,
             threads_per_rank=value["threads_per_rank"],
             timeout_s=self._quantity(_positive_duration, f"{path}.timeout", value["timeout"], 1.0),
-            environment=_environment(value["environment"]),
+            environment=environment(value["environment"]),
             only=(),
             leave_out=(),
         )
@@ -303,7 +258,3 @@ def _positive_duration(value: float | str) -> float:
     if seconds <= 0:
         raise ValueError("must be above 0")
     return seconds
-
-
-def _environment(values: Mapping[str, str | int]) -> dict[str, str]:
-    return {key: str(value) for key, value in sorted(values.items())}

@@ -1,6 +1,5 @@
 """The configuration's schema at work: mistakes as lines that name key, value and mend, and defaults."""
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,6 @@ from fabricbench.strict_yaml import read_yaml
 
 SCHEMA_PATH = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 
-_NOT_BUILT_YET = ("slurm", "allocation")
-_ADDRESS = re.compile(r"[0-9.]+(/\d+)?|[0-9a-fA-F]*:[0-9a-fA-F:./]*")
 _TYPES = {
     "string": "text",
     "integer": "a whole number",
@@ -118,11 +115,9 @@ def _lines(error: Any) -> Iterator[str]:
     elif rule == "type":
         yield f"{where} is not {_type_words(expected)}; {_type_mend(value, expected)}"
     elif rule == "enum":
-        yield f"{where} is {_choices(path, value, expected)}"
+        yield f"{where} is not known; {did_you_mean(value, [item for item in expected if item is not None])}"
     elif rule == "pattern":
-        is_interface = path.endswith(".interface")
-        mend = _interface_mend(value) if is_interface else f"is not a usable name; {_form(error)}"
-        yield f"{where} {mend}"
+        yield f"{where} is not a usable name; {_form(error)}"
     elif rule in _LIMITS:
         yield f"{where} {_LIMITS[rule].format(expected)}"
     else:
@@ -174,26 +169,7 @@ def _type_mend(value: Any, types: str | list[str]) -> str:
     return "mend its indentation or form"
 
 
-def _choices(path: str, value: Any, known: list[Any]) -> str:
-    if path == "cluster.kind" and value in _NOT_BUILT_YET:
-        return f"not built yet; use {' or '.join(known)}"
-    return f"not known; {did_you_mean(value, known)}"
-
-
 def _form(error: Any) -> str:
     if error.validator == "pattern" and error.validator_value.startswith("^[A-Za-z_]"):
         return "a variable's name has letters, digits and underline only"
     return "use letters, digits, '.', '-' and '_', with a letter or digit first"
-
-
-def _interface_mend(value: str) -> str:
-    """Why a text is no interface's name; the mends for what other tools would take."""
-    if _ADDRESS.fullmatch(value):
-        return "is an address; write the interface's name, as `ip address` shows it"
-    if value[:1] in ("^", "="):
-        return "is a pattern of NCCL's; write one plain name (each library gets its own form of it)"
-    if re.search(r"[,;\s]", value.strip()):
-        return "is more than one name; a fabric has one interface, so write one fabric for each"
-    if len(value) > 15:
-        return "is too long; Linux names interfaces with at most 15 characters"
-    return "is not an interface's name; write it as `ip link` shows it, as eth0"

@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabricbench.campaign import Campaign, Fabric, Workload
+from fabricbench.campaign import Backend, Campaign, Fabric, Workload
 from fabricbench.cell import Cell, cell_id
 from fabricbench.code_key import code_key as package_code_key
 from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
-from fabricbench.fabrics.selection import environment, why_unsupported
+from fabricbench.fabrics.selection import default_transport, environment, fill, why_unsupported
 from fabricbench.record import write_atomically
 from fabricbench.workloads.cfd.mesh import process_grid
 
@@ -93,6 +93,37 @@ def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_cod
     return Grid(campaign.to_json(), tuple(cells), tuple(unsupported))
 
 
+def selected(
+    campaign: Campaign, workload: Workload, fabric: str, backend: str
+) -> tuple[dict[str, str], list[str]]:
+    """(the variables of this workload's cells on a fabric and backend, those that the user took out).
+
+    The table's, then the campaign's, fabric's, backend's and workload's own: the later wins. Raises
+    ConfigError where there is no way.
+    """
+    network, way = pair(campaign, fabric, backend)
+    variables: dict[str, str | None] = dict(environment(network, way, workload.device))
+    own = (campaign.environment, campaign.fabrics[fabric].environment)
+    for level in (*own, campaign.backends[backend].environment, workload.environment):
+        variables |= level
+    kept = {name: value for name, value in variables.items() if value is not None}
+    return fill(kept, network), sorted(variables.keys() - kept.keys())
+
+
+def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backend: str) -> str | None:
+    """Why a workload can't run on a fabric and backend, at whatever GPU count; None when it can."""
+    engines = ENGINES[workload.kind]
+    if campaign.backends[backend].engine not in engines:
+        return f"{workload.kind} runs on {' or '.join(engines)}"
+    return why_unsupported(*pair(campaign, fabric, backend), workload.device)
+
+
+def pair(campaign: Campaign, fabric: str, backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A fabric and a backend as a cell has them."""
+    network = campaign.fabrics[fabric]
+    return _fabric(network, campaign.cluster.scale.time), _backend(campaign.backends[backend], network.kind)
+
+
 def write_grid(grid: Grid, path: Path) -> bool:
     """Write grid.json; returns False, and leaves the file alone, when it holds this grid already."""
     plain = {
@@ -153,14 +184,9 @@ def _placement(workload: Workload, gpus: int) -> tuple[int, int]:
 def _why_not(campaign: Campaign, point: _Point) -> str | None:
     """Why a point can't be measured; None when it can."""
     workload = campaign.workloads[point.workload]
-    engine = campaign.backends[point.backend].engine
     nodes, ranks_per_node = _placement(workload, point.gpus)
-    if engine not in ENGINES[workload.kind]:
-        return f"{workload.kind} runs on {' or '.join(ENGINES[workload.kind])}"
-    if reason := why_unsupported(campaign.fabrics[point.fabric].kind, engine):
+    if reason := why_not_selected(campaign, workload, point.fabric, point.backend):
         return reason
-    if engine == "nccl":
-        return f"nccl needs device cuda, which is not built yet; the workload's device is {workload.device}"
     if workload.kind == "micro" and point.gpus == 1:
         return "a message needs two ranks"
     if point.gpus % ranks_per_node:
@@ -177,23 +203,17 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
 
 def _cell(campaign: Campaign, point: _Point) -> Cell:
     workload = campaign.workloads[point.workload]
-    backend = campaign.backends[point.backend]
-    fabric = campaign.fabrics[point.fabric]
+    fabric, backend = pair(campaign, point.fabric, point.backend)
+    variables, unset = selected(campaign, workload, point.fabric, point.backend)
     nodes, ranks_per_node = _placement(workload, point.gpus)
-    resolved = _fabric(fabric, campaign.cluster.scale.time)
     return Cell(
         workload=workload.name,
         kind=workload.kind,
         params=workload.params,
-        fabric=resolved,
-        backend={"name": backend.name, "engine": backend.engine},
-        environment={
-            **environment(resolved, backend.engine),
-            **campaign.environment,
-            **fabric.environment,
-            **backend.environment,
-            **workload.environment,
-        },
+        fabric=fabric,
+        backend=backend,
+        environment=variables,
+        unset=unset,
         launcher=campaign.cluster.kind,
         binding=campaign.cluster.binding,
         gpus=point.gpus,
@@ -204,6 +224,14 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
         scale=vars(campaign.cluster.scale),
         repeat=point.repeat,
     )
+
+
+def _backend(backend: Backend, kind: str) -> dict[str, Any]:
+    """A backend as a cell has it: MPI's transport, if none was chosen, is the fabric's."""
+    resolved = {"name": backend.name, "engine": backend.engine, **backend.options}
+    if backend.engine == "mpi":
+        resolved.setdefault("transport", default_transport(kind, resolved["library"]))
+    return resolved
 
 
 def _fabric(fabric: Fabric, time_scale: float) -> dict[str, Any]:

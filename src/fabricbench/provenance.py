@@ -5,6 +5,7 @@ import os
 import platform
 import socket
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,44 @@ def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def rank_provenance(cell: Cell, cores: list[int], library: dict[str, str]) -> dict[str, Any]:
+def rank_provenance(cell: Cell, binding: dict[str, Any], library: dict[str, str]) -> dict[str, Any]:
     """One rank's machine, binding, libraries and effective environment."""
     return {
         "host": socket.gethostname(),
         "cpu": cpu_model(),
-        "cores": cores,
+        **binding,
         "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
         "versions": library,
         "environment": {name: os.environ.get(name) for name in cell.environment},
         "hidden_config": [path for path in HIDDEN_CONFIG if Path(path).expanduser().exists()],
     }
+
+
+def node_provenance(
+    facts: Mapping[str, Any], interfaces: Iterable[str], adapters: Iterable[str]
+) -> dict[str, Any]:
+    """One node's host, clock, cores' governor, and what its rails are: driver, MTU, rate."""
+    shown = ("driver", "kind", "mtu", "speed_bit_s", "numa")
+    cards = {name: facts["interfaces"].get(name, {}) for name in interfaces}
+    ports = {name: facts["adapters"].get(name, {}) for name in adapters}
+    return {
+        "host": facts["host"],
+        **{name: facts.get(name) for name in ("cpu", "kernel", "clocksource", "governor")},
+        "interfaces": {name: {key: of.get(key) for key in shown} for name, of in cards.items()},
+        "adapters": {
+            name: {key: of.get(key) for key in ("driver", "numa", "ports")} for name, of in ports.items()
+        },
+        "gpus": facts.get("gpus", []),
+    }
+
+
+def merge_nodes(per_node: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes that are equal but for their names are kept once, with the names of all."""
+    seen: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for node in per_node:
+        rest = {name: value for name, value in node.items() if name != "host"}
+        seen.setdefault(json.dumps(rest, sort_keys=True), (rest, []))[1].append(node["host"])
+    return [{"hosts": hosts} | rest for rest, hosts in seen.values()]
 
 
 def cpu_model() -> str:

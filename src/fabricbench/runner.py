@@ -20,7 +20,9 @@ from pathlib import Path
 
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
-from fabricbench.launch.base import NEIGHBOURS, RUNNER, Command, Launcher, cell_environment
+from fabricbench.fabrics.evidence import MISLABELLED, judge
+from fabricbench.fabrics.words import telling
+from fabricbench.launch.base import NEIGHBOURS, RANK_LOG, RUNNER, Command, Launcher, cell_environment
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
 from fabricbench.provenance import runner_provenance
@@ -28,6 +30,8 @@ from fabricbench.record import Record, Series, failure_path, write_record
 
 LAUNCHERS: dict[str, Launcher] = {"emulated": Emulated(), "host": Host()}
 POLL_S = 0.05
+LONGEST_LOG = 200_000
+"""Characters of a rank's log that are passed on."""
 UNFINISHED = "started, and not finished: it still runs, or was killed from outside"
 # What a failure without samples and traceback needs at most; reserved before the cell starts.
 RESERVED_BYTES = 8192
@@ -39,6 +43,10 @@ class RankError(FabricbenchError):
 
 class TimedOut(RankError):
     """The cell's time-out passed."""
+
+
+class Mislabelled(RankError):
+    """The cell was measured, and its bytes went over another network than the one that it names."""
 
 
 def run_cell(
@@ -61,11 +69,13 @@ def run_cell(
             record.start = _now()
             try:
                 _measure(record, Path(work), timeout_s, neighbours)
-                record.status, record.reason = "ok", ""
+                _judge(record)
             finally:
                 record.phases_s["total"] = time.monotonic() - began
     except TimedOut as error:
         record.status, record.reason, acceptable = "timeout", str(error), True
+    except Mislabelled as error:
+        record.status, record.reason, acceptable = "mislabelled", str(error), True
     except RankError as error:
         record.reason, acceptable = str(error), True
     except FabricbenchError as error:
@@ -101,7 +111,10 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
     environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     record.provenance = runner_provenance(unset)
     command = LAUNCHERS[record.cell.launcher].command(record.cell, work)
-    status = supervise(command, environment, timeout_s)
+    try:
+        status = supervise(command, environment, timeout_s)
+    finally:
+        words = _hear_ranks(work, record.cell.gpus)
     if (work / "error.json").exists():
         error = json.loads((work / "error.json").read_text(encoding="utf-8"))
         record.provenance["traceback"] = error["traceback"]
@@ -115,8 +128,29 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
     result = json.loads((work / "result.json").read_text(encoding="utf-8"))
     record.samples = [Series(**plain) for plain in result["samples"]]
     record.facts, record.evidence = result["facts"], result["evidence"]
-    record.provenance["ranks"] = result["ranks"]
+    record.evidence["words"] = words
+    record.provenance |= {"ranks": result["ranks"], "nodes": result["nodes"]}
     record.phases_s = result["phases_s"]
+
+
+def _hear_ranks(work: Path, ranks: int) -> list[str]:
+    """Pass every rank's log on to the cell's, and return what the libraries said of the network."""
+    lines = []
+    for rank in range(ranks):
+        path = work / RANK_LOG.format(rank)
+        if path.exists() and (text := path.read_text(encoding="utf-8", errors="replace").strip()):
+            print(f"--- rank {rank}\n{text[:LONGEST_LOG]}", flush=True)
+            lines += text.splitlines()
+    return telling(lines)
+
+
+def _judge(record: Record) -> None:
+    """Give the verdict over the counters; raises Mislabelled where the bytes went elsewhere."""
+    verdict = judge(record.evidence, record.cell.nodes)
+    record.evidence |= verdict.to_json()
+    if verdict.verdict == MISLABELLED:
+        raise Mislabelled(verdict.because)
+    record.status, record.reason = "ok", ""
 
 
 def how_it_ended(status: int) -> str:

@@ -60,6 +60,11 @@ def prepare(config: Mapping[str, Any], files: Sequence[str], results: Path, *, m
     """
     load_config([Path(file) for file in files])
     campaign = parse_config(config)
+    if campaign.cluster.kind in ("slurm", "allocation"):
+        raise UserError(
+            f"cluster.kind: {campaign.cluster.kind}: its cells can't be started yet; `fabricbench plan`, "
+            "`select` and `doctor` work on this config"
+        )
     grid = expand(campaign)
     set_aside = []
     if may_write:
@@ -67,7 +72,7 @@ def prepare(config: Mapping[str, Any], files: Sequence[str], results: Path, *, m
         write_grid(grid, results / campaign.name / "grid.json")
     elif not (results / campaign.name / "grid.json").exists():
         write_grid(grid, results / campaign.name / "grid.json")  # or there is nothing to plan with
-    interfaces = dict.fromkeys(fabric.interface for fabric in campaign.fabrics.values())
+    interfaces = dict.fromkeys(name for fabric in campaign.fabrics.values() for name in fabric.interface)
     return Prepared(
         name=campaign.name,
         cells={cell.id: cell for cell in grid.cells},

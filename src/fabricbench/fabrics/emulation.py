@@ -259,17 +259,17 @@ def _make_node(k: int, count: int, links: Sequence[Link], hub_network: int, nete
         for number, link in enumerate(links):
             peer = {"ifname": f"p{number}n{k}", "net_ns_fd": hub_network}
             node.link("add", ifname=link.interface, kind="veth", peer=peer)
-            address = _address(number if link.interface != MANAGEMENT else None, k)
-            node.addr("add", index=_index(node, link.interface), address=address, prefixlen=24)
+            own = address(number if link.interface != MANAGEMENT else None, k)
+            node.addr("add", index=_index(node, link.interface), address=own, prefixlen=24)
             _up(node, link.interface)
             _shape(node, link.interface, link, netem)
-    return Node(name, _address(None, k), _open_namespaces())
+    return Node(name, address(None, k), _open_namespaces())
 
 
 def _name_nodes(count: int) -> None:
     """Let node names resolve to management addresses, as a cluster's do; not to a loopback address."""
     hosts = Path("/dev/shm/hosts")
-    names = {_address(None, k): f"n{k}" for k in range(count)}
+    names = {address(None, k): f"n{k}" for k in range(count)}
     lines = ["127.0.0.1 localhost"]
     lines += [f"{prefix}{address} {name}" for address, name in names.items() for prefix in ("", "::ffff:")]
     hosts.write_text("\n".join(lines) + "\n")
@@ -283,8 +283,8 @@ def _no_ipv6() -> None:
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
-def _address(number: int | None, k: int) -> str:
-    """Node k's address on fabric `number`, or on the management network."""
+def address(number: int | None, k: int) -> str:
+    """Node k's address on link `number` of `build`, or on the management network."""
     return f"10.{76 if number is None else 77 + number}.0.{k + 1}"
 
 

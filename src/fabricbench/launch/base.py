@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fabricbench.cell import Cell
+from fabricbench.launch.asking import asking
 
 # What a user's shell may carry that would choose another network, protocol or algorithm than the cell's.
 INHERITED = (
@@ -21,6 +22,8 @@ RUNNER = "FABRICBENCH_RUNNER"
 """The runner's process number: whoever finds another parent has lost it."""
 NEIGHBOURS = "FABRICBENCH_NEIGHBOURS"
 """Idle interfaces that an emulated node has beside the cell's own."""
+RANK_LOG = "rank-{}.log"
+"""Where a rank writes what it prints, in the cell's work folder."""
 
 
 @dataclass(frozen=True)
@@ -49,4 +52,5 @@ def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str
     kept = {name: value for name, value in inherited.items() if name not in unset}
     threads = dict.fromkeys(THREAD_COUNTS, str(cell.threads_per_rank))
     # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are forked.
-    return kept | threads | {"OPENBLAS_NUM_THREADS": "1"} | dict(cell.environment), unset
+    asked = asking(cell.backend, cell.environment)
+    return kept | threads | {"OPENBLAS_NUM_THREADS": "1"} | asked | dict(cell.environment), unset

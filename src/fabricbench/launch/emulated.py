@@ -24,11 +24,10 @@ class Emulated:
 def links(cell: Cell, neighbours: list[str]) -> list[emulation.Link]:
     """The fabric under test first, then the idle interfaces that the campaign's other fabrics have."""
     fabric = cell.fabric
-    tested = emulation.Link(
-        fabric["interface"], fabric["link_bit_s"], fabric["delay_s"], fabric["jitter_s"], fabric["loss"]
-    )
-    others = [emulation.Link(name) for name in dict.fromkeys(neighbours) if name != tested.interface]
-    return [tested, *others]
+    shape = fabric["link_bit_s"], fabric["delay_s"], fabric["jitter_s"], fabric["loss"]
+    tested = [emulation.Link(name, *shape) for name in fabric["interface"]]
+    others = dict.fromkeys(name for name in neighbours if name not in fabric["interface"])
+    return [*tested, *(emulation.Link(name) for name in others)]
 
 
 def main(work: Path) -> int:
@@ -46,6 +45,7 @@ def main(work: Path) -> int:
         enter=[node.enter for node in nodes],
         store=f"{nodes[0].management_address}:{STORE_PORT}",
         shaping=shaping,
+        peers=tuple(emulation.address(0, k) for k in range(cell.nodes)),
     )
     os._exit(start_ranks(cell, work, seats))
 

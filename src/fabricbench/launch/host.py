@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from fabricbench.cell import Cell
-from fabricbench.errors import LaunchError
 from fabricbench.fabrics.emulation import die_with_parent
 from fabricbench.launch.base import RUNNER, Command, python_module
 from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
@@ -21,20 +20,10 @@ class Host:
         return Command(python_module(__name__, str(work)))
 
 
-def check_interface(name: str) -> None:
-    """Raise LaunchError naming the interfaces that exist when `name` is none of them."""
-    known = [interface for _, interface in socket.if_nameindex()]
-    if name not in known:
-        raise LaunchError(
-            f"fabric interface {name!r} doesn't exist on this machine; it has: {', '.join(known)}"
-        )
-
-
 def main(work: Path) -> int:
     """Fork the ranks: returns their exit status."""
     cell = read_cell(work)
     die_with_parent(int(os.environ[RUNNER]))
-    check_interface(cell.fabric["interface"])
     # A bound socket handed on to rank 0: nobody can take the port between the choice and its use.
     listener = socket.create_server(("127.0.0.1", 0))
     store = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -21,6 +21,7 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
 from fabricbench.fabrics.emulation import die_with_parent
+from fabricbench.launch.base import RANK_LOG
 from fabricbench.launch.pmi import Aborted, PmiServer
 from fabricbench.workloads import entry
 from fabricbench.workloads.seat import Seat
@@ -41,6 +42,8 @@ class Seats:
     """How the links are emulated, for the record; None for real ones."""
     listener: int | None = None
     """Descriptor of a socket already bound to the store's port, for rank 0."""
+    peers: tuple[str, ...] = ()
+    """Addresses of all nodes on the fabric under test, where they are known."""
 
 
 def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
@@ -78,6 +81,7 @@ def _be_rank(
     status = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_NAME, f"fb-rank-{rank}".encode())
+        _speak_into(work / RANK_LOG.format(rank))
         node, local_rank = divmod(rank, cell.ranks_per_node)
         os.environ.update(server.seat(rank))
         seats.enter[node]()
@@ -89,8 +93,10 @@ def _be_rank(
             local_rank=local_rank,
             store=seats.store,
             listener=seats.listener if rank == 0 else None,
+            peers=seats.peers,
+            shaping=seats.shaping,
         )
-        entry.run_rank(cell, seat, work, seats.shaping, phases)
+        entry.run_rank(cell, seat, work, phases)
         status = 0
     except BaseException as error:
         leave_error(work, f"rank {rank}", error)
@@ -98,6 +104,14 @@ def _be_rank(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _speak_into(path: Path) -> None:
+    """Give this rank a log of its own: what libraries print is known by rank, and never interleaved."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
 
 
 def leave_error(work: Path, who: str, error: BaseException, *, is_cause: bool = False) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
-from fabricbench.provenance import merge_ranks, rank_provenance
+from fabricbench.fabrics.traffic import Formula, by_node
+from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
+from fabricbench.workloads.place import settle
 from fabricbench.workloads.ranks import Ranks, meet
 from fabricbench.workloads.region import Region
-from fabricbench.workloads.seat import Seat, bind_to_cores, write_result
+from fabricbench.workloads.seat import Seat, write_result
 
 KINDS = {kind: f"fabricbench.workloads.{kind}.run" for kind in ("train", "cfd", "micro")}
 
@@ -29,26 +31,30 @@ def preload(cell: Cell) -> None:
     workload(cell.kind).preload(cell)
 
 
-def run_rank(
-    cell: Cell, seat: Seat, work: Path, shaping: dict[str, Any] | None, phases: dict[str, float]
-) -> None:
+def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> None:
     """Run one rank of a cell; rank 0 leaves result.json in `work`. Raises what the workload raises."""
-    cores = bind_to_cores(cell, seat)
+    place = settle(cell, seat)
     with meet(cell, seat) as ranks:
         check_hosts(cell, ranks)
         ranks_up = time.time()
         region = Region(ranks, seat)
         outcome = workload(cell.kind).run(cell, ranks, region)
-        own = rank_provenance(cell, cores, ranks.library())
-        every = ranks.gather((own, region.bytes if seat.local_rank == 0 else None))
+        own = rank_provenance(cell, place.binding, ranks.library())
+        seen = region.seen()
+        rails = place.rails
+        known = node_provenance(place.facts, rails.interfaces, rails.adapters)
+        of_node = None if seen is None else (place.declared, known)
+        every = ranks.gather((own, seen, of_node))
         if ranks.rank == 0:
             write_result(
                 work,
                 {
                     "samples": outcome.samples,
                     "facts": outcome.facts,
-                    "evidence": {"nodes": _by_node(every), "emulation": shaping},
-                    "ranks": merge_ranks([provenance for provenance, _ in every]),
+                    "evidence": _evidence(every)
+                    | {"formula": _formula(outcome.traffic, cell, every), "emulation": seat.shaping},
+                    "ranks": merge_ranks([provenance for provenance, *_ in every]),
+                    "nodes": merge_nodes([of_node[1] for *_, of_node in every if of_node]),
                     "phases_s": {
                         "import": phases["import"],
                         "ranks_up": ranks_up - phases["forked_at"],
@@ -67,5 +73,25 @@ def check_hosts(cell: Cell, ranks: Ranks) -> None:
         )
 
 
-def _by_node(every: list[tuple[dict[str, Any], Any]]) -> dict[str, Any]:
-    return {provenance["host"]: counters for provenance, counters in every if counters is not None}
+def _evidence(every: list[Any]) -> dict[str, Any]:
+    """What the first rank of each node read, by host."""
+    nodes = {
+        provenance["host"]: (seen, of_node[0]) for provenance, seen, of_node in every if seen is not None
+    }
+    return {
+        "nodes": {host: seen["bytes"] for host, (seen, _) in nodes.items()},
+        "baseline": {host: seen["baseline"] for host, (seen, _) in nodes.items()},
+        "congestion": {host: seen["congestion"] for host, (seen, _) in nodes.items()},
+        "declared": {host: declared for host, (_, declared) in nodes.items()},
+        "rails": {host: declared["counters"] for host, (_, declared) in nodes.items()},
+    }
+
+
+def _formula(traffic: Formula, cell: Cell, every: list[Any]) -> dict[str, Any]:
+    """What must have crossed between nodes, by host."""
+    hosts = [provenance["host"] for provenance, seen, _ in every if seen is not None]
+    crossing = by_node(traffic, cell.ranks_per_node, cell.nodes)
+    return {
+        "algorithm": traffic.algorithm,
+        "nodes": {host: vars(node) for host, node in zip(hosts, crossing, strict=True)},
+    }

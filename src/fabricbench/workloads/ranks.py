@@ -45,6 +45,8 @@ class TorchRanks:
             raise LaunchError(
                 f"the cell asks for {cell.threads_per_rank} threads a rank, torch has {threads}"
             )
+        if cell.device == "cuda":
+            take_gpu(cell, seat)
         host, _, port = seat.store.rpartition(":")
         store = dist.TCPStore(  # type: ignore[attr-defined]
             host.strip("[]"),
@@ -91,6 +93,29 @@ class TorchRanks:
         self._dist.destroy_process_group()
 
 
+def take_gpu(cell: Cell, seat: Seat) -> None:
+    """Make the GPU of this local rank the current one; LaunchError where there are too few."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < cell.ranks_per_node:
+        raise LaunchError(
+            f"device: cuda: {cell.ranks_per_node} ranks on this node, and torch sees {count} GPUs; "
+            "ask for more GPUs, or set the workload's device to cpu or replay"
+        )
+    torch.cuda.set_device(seat.local_rank)
+
+
+LIBRARIES = {
+    "mpich": "MPICH",
+    "cray-mpich": "CRAY MPICH",
+    "intel-mpi": "Intel(R) MPI",
+    "openmpi4": "Open MPI v4",
+    "openmpi5": "Open MPI v5",
+}
+"""How an MPI library's own description begins, or what it has in it."""
+
+
 class MpiRanks:
     """Ranks of MPI_COMM_WORLD."""
 
@@ -103,6 +128,12 @@ class MpiRanks:
 
         self._mpi = MPI
         self.comm = MPI.COMM_WORLD
+        wanted, loaded = cell.backend.get("library", "mpich"), self.library()["mpi"]
+        if LIBRARIES[wanted].lower() not in loaded.lower():
+            raise LaunchError(
+                f"backends.{cell.backend['name']}.library: {wanted}, and mpi4py loads {loaded}: "
+                "name that library, or use an mpi4py that is built for this one"
+            )
         self.rank = self.comm.Get_rank()
         self.size = self.comm.Get_size()
 

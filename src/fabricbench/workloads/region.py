@@ -6,8 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from fabricbench.fabrics import counters
+from fabricbench.fabrics.traffic import NOTHING, Formula
 from fabricbench.workloads.ranks import Ranks
-from fabricbench.workloads.seat import Seat, own_counters
+from fabricbench.workloads.seat import Seat
+
+IDLE_S = 0.05
+"""How long the idle node is watched before the first measured region, for what it carries anyway."""
 
 
 @dataclass
@@ -16,6 +21,8 @@ class Outcome:
 
     samples: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    traffic: Formula = NOTHING
+    """What the timed region must have sent, by the algorithms that it ran."""
 
 
 def series(metric: str, unit: str, values: list[float], **where: int) -> dict[str, Any]:
@@ -30,23 +37,50 @@ class Region:
         """One per rank; the first rank of a node reads the node's counters."""
         self._ranks = ranks
         self._reads = seat.local_rank == 0
+        self._idle: counters.Counters | None = None
         self.seconds = 0.0
-        self.bytes: dict[str, dict[str, int]] = {}
+        self.bytes: counters.Counters = {}
+        self.congestion: dict[str, int] = {}
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Everything within is measured; the barriers around it are not."""
         self._ranks.barrier()
-        before = own_counters() if self._reads else {}
+        if self._idle is None:
+            self._idle = self._watch_idle()
+        before, crowded = self._read()
         self._ranks.barrier()  # no rank sends before every node has read its counters
         began = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began
         self._ranks.barrier()
-        for interface, now in (own_counters() if self._reads else {}).items():
-            total = self.bytes.setdefault(interface, {"rx_bytes": 0, "tx_bytes": 0})
-            for direction, count in now.items():
-                total[direction] += count - before.get(interface, {}).get(direction, 0)
+        after, now_crowded = self._read()
+        for name, counts in counters.grown(after, before).items():
+            total = self.bytes.setdefault(name, {"rx_bytes": 0, "tx_bytes": 0})
+            for direction, count in counts.items():
+                total[direction] += count
+        for name, count in counters.difference(now_crowded, crowded).items():
+            self.congestion[name] = self.congestion.get(name, 0) + count
+
+    def seen(self) -> dict[str, Any] | None:
+        """What the node's counters saw in all regions, and would have seen idle; None on its other ranks."""
+        if not self._reads:
+            return None
+        share = self.seconds / IDLE_S
+        idle = {
+            name: {way: count * share for way, count in counts.items()}
+            for name, counts in (self._idle or {}).items()
+        }
+        return {"bytes": self.bytes, "baseline": idle, "congestion": self.congestion}
+
+    def _read(self) -> tuple[counters.Counters, dict[str, int]]:
+        return (counters.read(), counters.congestion()) if self._reads else ({}, {})
+
+    def _watch_idle(self) -> counters.Counters:
+        """Bytes by counter in IDLE_S in which no rank sends anything."""
+        before = counters.read() if self._reads else {}
+        time.sleep(IDLE_S)
+        return counters.grown(counters.read(), before) if self._reads else {}
 
 
 def over_ranks(per_rank: list[list[float]], metric: str, unit: str) -> list[dict[str, Any]]:

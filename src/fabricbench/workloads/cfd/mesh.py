@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabricbench.errors import LaunchError
+from fabricbench.fabrics.traffic import Formula, point_to_point, together
 
 Triple = tuple[int, int, int]
 
@@ -85,3 +86,15 @@ def block(cells: Triple, grid: Triple, rank: int) -> Block:
         (start[0], start[1], start[2]),
         (neighbours[0], neighbours[1], neighbours[2]),
     )
+
+
+def halo_traffic(cells: Triple, grid: Triple, rank: int, bytes_per_cell: int) -> Formula:
+    """What one rank sends in one exchange: each face's cells to the neighbour there, on other ranks only."""
+    own = block(cells, grid, rank)
+    faces = [
+        point_to_point(rank, neighbour, math.prod(own.cells) // own.cells[axis] * bytes_per_cell)
+        for axis in range(3)
+        for neighbour in own.neighbours[axis]
+        if neighbour != rank
+    ]
+    return replace(together(faces), algorithm="halo exchange")

@@ -10,6 +10,7 @@ import numpy as np
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
+from fabricbench.fabrics.traffic import together
 from fabricbench.workloads.cfd import euler, mesh
 from fabricbench.workloads.cfd.cases import CASES
 from fabricbench.workloads.cfd.halo import Halo
@@ -18,6 +19,8 @@ from fabricbench.workloads.region import Outcome, Region, over_ranks, series
 
 STAGES = 3
 ROUND_OFF = 1e-12
+HALO_BYTES_PER_CELL = euler.GHOSTS * 5 * 8
+"""A face's cell sends this many layers of five doubles."""
 
 
 def preload(cell: Cell) -> None:
@@ -128,4 +131,10 @@ def run(cell: Cell, ranks: MpiRanks, region: Region) -> Outcome:
             "conservation_drift": drift,
             "density_error": error,
         },
+        together(
+            mesh.halo_traffic(cell.params["cells"], solver.grid, rank, HALO_BYTES_PER_CELL).times(
+                STAGES * cell.params["steps"]
+            )
+            for rank in range(ranks.size)
+        ),
     )

@@ -13,6 +13,7 @@ class Channel(Protocol):
     rank: int
     size: int
     last: int
+    rails: int
 
     def buffer(self, count: int) -> Any:
         """A buffer of `count` bytes, written once, so that its pages exist."""
@@ -41,19 +42,20 @@ class Channel(Protocol):
 
 def open_channel(cell: Cell, ranks: Ranks) -> Channel:
     """The channel of the cell's engine."""
-    return MpiChannel(ranks) if isinstance(ranks, MpiRanks) else TorchChannel(ranks)
+    rails = cell.fabric["ports_per_node"]
+    return MpiChannel(ranks, rails) if isinstance(ranks, MpiRanks) else TorchChannel(ranks, rails)
 
 
 class MpiChannel:
     """Over mpi4py's buffer calls, on numpy memory."""
 
-    def __init__(self, ranks: MpiRanks) -> None:
+    def __init__(self, ranks: MpiRanks, rails: int) -> None:
         """On MPI_COMM_WORLD."""
         from mpi4py import MPI
 
         self._mpi, self._comm = MPI, ranks.comm
         self.rank, self.size, self.last = ranks.rank, ranks.size, ranks.size - 1
-        self.barrier = ranks.barrier
+        self.rails, self.barrier = rails, ranks.barrier
 
     def buffer(self, count: int) -> Any:
         """numpy bytes."""
@@ -89,14 +91,14 @@ class MpiChannel:
 class TorchChannel:
     """Over torch.distributed, on tensors."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Ranks, rails: int) -> None:
         """On the default process group."""
         import torch
         import torch.distributed as dist
 
         self._torch, self._dist = torch, dist
         self.rank, self.size, self.last = ranks.rank, ranks.size, ranks.size - 1
-        self.barrier = ranks.barrier
+        self.rails, self.barrier = rails, ranks.barrier
 
     def buffer(self, count: int) -> Any:
         """A uint8 tensor."""

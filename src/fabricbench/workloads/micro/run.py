@@ -8,6 +8,8 @@ from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
+from fabricbench.fabrics.traffic import Formula, point_to_point, together
+from fabricbench.fabrics.traffic import allreduce as allreduce_formula
 from fabricbench.workloads.micro.channel import Channel, open_channel
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, series
@@ -40,7 +42,28 @@ def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
         raise LaunchError(
             f"ranks {[r for r, right in enumerate(wrong) if not right]} got a wrong all-reduce result"
         )
-    return Outcome(samples, {"checked": True, "window": {str(s): window(s) for s in cell.params["sizes"]}})
+    facts = {"checked": True, "window": {str(s): window(s) for s in cell.params["sizes"]}}
+    return Outcome(samples, facts, traffic(cell))
+
+
+def traffic(cell: Cell) -> Formula:
+    """What all operations at all sizes send, warm-up included, since it is within the measured region."""
+    rounds = cell.params["warmup"] + cell.params["iterations"]
+    last = cell.gpus - 1
+    sent = []
+    for operation in cell.params["operations"]:
+        for size in cell.params["sizes"]:
+            if operation == "allreduce":
+                one = allreduce_formula(
+                    cell.backend, cell.environment, cell.gpus, cell.ranks_per_node, max(4, size // 4 * 4)
+                )
+                sent.append(one.times(rounds))
+            elif operation == "stream":
+                sent.append(point_to_point(0, last, size, window(size) * rounds))
+                sent.append(point_to_point(last, 0, 1, rounds))
+            else:
+                sent += [point_to_point(0, last, size, rounds), point_to_point(last, 0, size, rounds)]
+    return together(sent)
 
 
 def pingpong(channel: Channel, size: int, warmup: int, iterations: int) -> list[float]:
@@ -89,7 +112,8 @@ def allreduce(channel: Channel, size: int, warmup: int, iterations: int) -> list
     buffer = channel.buffer(max(4, size // 4 * 4))
     values = []
     for _ in range(warmup + iterations):
-        channel.barrier()
+        for _ in range(channel.rails):  # Gloo takes rails in turn, by operation: each all-reduce the next one
+            channel.barrier()
         began = time.perf_counter()
         channel.allreduce(buffer)
         values.append(time.perf_counter() - began)

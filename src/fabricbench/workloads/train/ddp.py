@@ -12,6 +12,7 @@ def distribute(model: nn.Module, cell: Cell, bucket_scale: float = 1.0) -> nn.Mo
     caps = [1 / bucket_scale, cell.params["bucket_mb"] / bucket_scale]
     return nn.parallel.DistributedDataParallel(
         model,
+        device_ids=[next(model.parameters()).device.index] if cell.device == "cuda" else None,
         bucket_cap_mb_list=caps,  # fractions of a MiB are meant
         gradient_as_bucket_view=True,
         init_sync=cell.device != "replay",  # replayed weights are zero on every rank: nothing to send round

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from fabricbench.cell import Cell
+from fabricbench.fabrics.traffic import Formula, allreduce
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
 from fabricbench.workloads.train import layers, replay
@@ -24,7 +25,7 @@ def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
     if cell.gpus > 1:
         importlib.import_module("torch._dynamo")  # DDP asks it for its mode, and it brings sympy
-    if cell.device == "cpu" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
+    if cell.device != "replay" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
         importlib.import_module("torchvision.models")
 
 
@@ -43,6 +44,8 @@ def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
         for _ in range(cell.params["steps"]):
             began = time.perf_counter()
             train_one()  # ends when every gradient is reduced: the one synchronisation point of a step
+            if cell.device == "cuda":
+                torch.cuda.synchronize()  # kernels and NCCL run behind the host's back
             steps.append(time.perf_counter() - began)
     every = ranks.gather((steps, device.late_s if device is not None else None))
     if ranks.rank != 0:
@@ -50,7 +53,15 @@ def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
     known = facts(cell, model)
     if device is not None:
         known["latest_wait_s"] = max(late for _, late in every)
-    return Outcome(over_ranks([own for own, _ in every], "step_s", "s"), known)
+    return Outcome(over_ranks([own for own, _ in every], "step_s", "s"), known, traffic(cell, known))
+
+
+def traffic(cell: Cell, known: dict[str, Any]) -> Formula:
+    """One all-reduce per bucket and step."""
+    buckets = known["buckets"] or 1
+    size = known["gradient_bytes"] / buckets
+    one = allreduce(cell.backend, cell.environment, cell.gpus, cell.ranks_per_node, size)
+    return one.times(buckets * cell.params["steps"])
 
 
 def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
@@ -73,11 +84,12 @@ def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
 
 def prepare_real(cell: Cell, ranks: Ranks) -> tuple[Callable[[], None], nn.Module]:
     """A torchvision model, synthetic images on the device, and the plain training step."""
-    model = distribute(build_model(cell.params["model"]), cell)
+    device = torch.device("cuda", torch.cuda.current_device()) if cell.device == "cuda" else None
+    model = distribute(build_model(cell.params["model"]).to(device), cell)
     generator = torch.Generator().manual_seed(SEED + ranks.rank)
     size = cell.params["image_size"]
-    images = torch.randn(cell.params["batch"], 3, size, size, generator=generator)
-    labels = torch.randint(0, 1000, (cell.params["batch"],), generator=generator)
+    images = torch.randn(cell.params["batch"], 3, size, size, generator=generator).to(device)
+    labels = torch.randint(0, 1000, (cell.params["batch"],), generator=generator).to(device)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def train_one() -> None:
