@@ -467,7 +467,8 @@ def _resolved(host: str) -> list[str]:
         answers = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
     except OSError:
         return []
-    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    # glibc's resolver gives an address of IPv4 in IPv6 form as well, where /etc/hosts has both
+    return list(dict.fromkeys(str(answer[4][0]).removeprefix("::ffff:") for answer in answers))
 
 
 def _hidden_config() -> dict[str, list[str]]:

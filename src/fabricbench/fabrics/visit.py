@@ -28,8 +28,9 @@ Ends = dict[str, list[tuple[str, str, str, int]]]
 """Rail → its end on every node: (node, interface, address, MTU)."""
 
 MOST_EMULATED = 8
-_ASK_S = 20.0
-_SRUN_S = 180.0
+# torch takes a minute to load where many nodes read it from one file system at once.
+_ASK_S = 120.0
+_SRUN_S = 400.0
 # Slurm sends lines in pieces of 1 KB, and the pieces of several nodes' long lines come mixed.
 _PIECE = 700
 _LINE = re.compile(r"fabricbench-node (\S+) (\d+)/(\d+) ([A-Za-z0-9+/=]+)")
@@ -333,8 +334,10 @@ def _run(command: Sequence[str]) -> tuple[int, str, str]:
             errors="replace",
             timeout=_ASK_S,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return 1, "", str(error)
+    except subprocess.TimeoutExpired:
+        return 1, "", f"no answer within {_ASK_S:g} s"
     return done.returncode, done.stdout, done.stderr
 
 

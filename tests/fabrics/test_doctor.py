@@ -1,0 +1,471 @@
+"""What doctor says of facts, and of nodes that have what was seen in the field."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nodes import (
+    a_fabric,
+    add_bridge,
+    add_veth,
+    an_adapter,
+    an_interface,
+    in_cluster,
+    on,
+    only_ipv6,
+    rename,
+    set_mtu,
+    some_facts,
+)
+
+from fabricbench.fabrics import visit
+from fabricbench.fabrics.doctor import (
+    Finding,
+    Node,
+    Use,
+    Wanted,
+    check_answers,
+    check_emulation,
+    examine,
+    preflight,
+    which_mpi,
+)
+from fabricbench.fabrics.node import probe
+from fabricbench.fabrics.reach import Reach
+
+MPICH = "MPICH Version:      5.0.2\nMPICH Release date: x"
+OPENMPI = "Open MPI v5.0.3, package: Debian"
+SOFTWARE = {
+    "mpi": {"version": MPICH},
+    "torch": {"version": "2.14", "gloo": True, "nccl": True, "cuda": None},
+    "providers": None,
+    "transports": None,
+    "throttled": {},
+}
+REACHED = vars(Reach(True, "answered", True, 1500))
+
+
+def two_nodes(**changes):
+    """Two nodes on which nothing is wrong and that reach each other; `changes` to n1's facts."""
+    facts = {"n0": some_facts("n0", 1), "n1": some_facts("n1", 2) | changes}
+    reached = {"n0": {"ethernet": {"n1": REACHED}}, "n1": {"ethernet": {"n0": REACHED}}}
+    return {name: Node(facts[name], SOFTWARE, reached[name]) for name in facts}
+
+
+def want(fabric=None, engine="mpi", environment=(), device="cpu", **changes):
+    """A campaign of one fabric and one backend."""
+    fabric = fabric or a_fabric()
+    backend = {"name": engine, "engine": engine} | changes.pop("backend", {})
+    use = Use(fabric["name"], backend, dict(environment), device)
+    fields = {"cluster": "slurm", "nodes": 2, "fabrics": (fabric,), "uses": (use,)}
+    return Wanted(**(fields | changes))
+
+
+def found(check, findings):
+    """The findings of one check."""
+    return [finding for finding in findings if finding.check == check]
+
+
+def worst(findings):
+    """Everything that is not well; each has a mend, and nothing else has."""
+    assert all(bool(finding.mend) == (finding.level != "ok") for finding in findings)
+    return [finding for finding in findings if finding.level != "ok"]
+
+
+def interfaces(**eth0):
+    """eth0 of n1 with changes."""
+    return {"interfaces": {"eth0": an_interface("10.77.0.2/24", **eth0)}}
+
+
+def test_nothing_is_said_of_nodes_that_are_well():
+    """Every check is there, each as one line for both nodes."""
+    findings = examine(want(), two_nodes())
+    assert worst(findings) == []
+    assert found("interface ethernet", findings) == [
+        Finding("interface ethernet", ("n0", "n1"), "ok", "eth0")
+    ]
+    assert {"link ethernet", "rate ethernet", "MTU ethernet", "reach ethernet"} <= {f.check for f in findings}
+
+
+@pytest.mark.parametrize(
+    ("check", "level", "words", "changes"),
+    [
+        ("link ethernet", "problem", "eth0 is down", interfaces(up=False, carrier=False)),
+        ("link ethernet", "problem", "no carrier", interfaces(carrier=False)),
+        (
+            "rate ethernet",
+            "problem",
+            "eth0 negotiated 10 Gbit/s, fabrics.ethernet.rate says",
+            interfaces(speed_bit_s=1e10),
+        ),
+        ("rate ethernet", "warning", "negotiated 100 Gbit/s", interfaces(speed_bit_s=1e11)),
+        ("rate ethernet", "note", "doesn't know the rate of eth0", interfaces(speed_bit_s=None)),
+        ("MTU ethernet", "warning", "differs: 1500 on n0; 9000 on n1", interfaces(mtu=9000)),
+        ("interface ethernet", "problem", "eth0 doesn't exist on n1", {"interfaces": {}}),
+        (
+            "address ethernet",
+            "problem",
+            "10.77.0.1 is on several nodes: n0, n1",
+            {"interfaces": {"eth0": an_interface("10.77.0.1/24")}},
+        ),
+        ("host name", "warning", "n1 resolves to loopback, 127.0.1.1", {"resolves_to": ["127.0.1.1"]}),
+        ("host name", "warning", "resolves to no address", {"resolves_to": []}),
+        ("clock", "warning", "clock source hpet", {"clocksource": "hpet"}),
+        ("CPU governor", "warning", "powersave", {"governor": "powersave"}),
+        ("other work", "warning", "load 3.2 on 4 cores", {"load": 3.2}),
+        ("shared memory", "warning", "/dev/shm has 64 MB", {"shm_bytes": 64 << 20}),
+        (
+            "hidden config",
+            "warning",
+            "/etc/nccl.conf sets NCCL_ALGO",
+            {"hidden_config": ["/etc/nccl.conf"], "hidden_variables": {"/etc/nccl.conf": ["NCCL_ALGO"]}},
+        ),
+        ("cores", "warning", "2 ranks × 2 threads on 1 cores", {"cores": [0]}),
+    ],
+)
+def test_what_is_wrong_on_one_node_is_said_with_one_mend(check, level, words, changes):
+    """The node is named, and there is exactly this one finding."""
+    wanted = want(ranks_per_node=2, threads_per_rank=2)
+    (finding,) = worst(examine(wanted, two_nodes(**changes)))
+    assert (finding.check, finding.level) == (check, level)
+    assert words in finding.text
+    assert "n1" in finding.nodes
+    assert finding.mend
+
+
+def test_the_worst_comes_first_and_equal_findings_are_one():
+    """Both nodes lack a governor; one lacks the link."""
+    nodes = two_nodes(governor="powersave", **interfaces(up=False))
+    nodes["n0"] = replace(nodes["n0"], facts=nodes["n0"].facts | {"governor": "powersave"})
+    problem, warning = worst(examine(want(), nodes))
+    assert (problem.level, warning.level, warning.nodes) == ("problem", "warning", ("n0", "n1"))
+
+
+def test_names_that_differ_are_told_per_node():
+    """A list of names is lawful; which node uses which is said."""
+    nodes = two_nodes(interfaces={"eno1": an_interface("10.77.0.2/24")})
+    findings = examine(want(a_fabric(interface=["eth0", "eno1"])), nodes)
+    assert worst(findings) == []
+    assert found("interface ethernet", findings)[0].text == "eth0 on n0; eno1 on n1"
+
+
+def test_look_alikes_are_a_note():
+    """eth0.100 would be taken for eth0 by a prefix; we select exactly."""
+    more = {"eth0": an_interface("10.77.0.2/24"), "eth0.100": an_interface("10.5.0.2/24")}
+    (note,) = worst(examine(want(), two_nodes(interfaces=more)))
+    assert (note.level, note.nodes) == ("note", ("n1",))
+    assert "eth0.100 and eth0 begin alike; eth0 alone is selected" in note.text
+
+
+def test_the_same_bridge_everywhere_is_excluded_with_a_note():
+    """docker0 with 172.17.0.1 on both nodes."""
+    bridge = {"docker0": an_interface("172.17.0.1/16", kind="bridge")}
+    nodes = {
+        name: replace(node, facts=node.facts | {"interfaces": node.facts["interfaces"] | bridge})
+        for name, node in two_nodes().items()
+    }
+    (note,) = worst(examine(want(), nodes))
+    assert (note.level, note.nodes) == ("note", ("n0", "n1"))
+    assert "docker0 has 172.17.0.1 on each of these nodes" in note.text
+
+
+def test_only_ipv6_is_told_to_nccl():
+    """A warning with the variable where NCCL runs without it, else a note."""
+    nodes = {
+        f"n{k}": Node(some_facts(f"n{k}", interfaces={"eth0": an_interface(f"fd00::{k + 1}/64")}), None, {})
+        for k in (0, 1)
+    }
+    (warning,) = found("IPv6 ethernet", examine(want(engine="nccl"), nodes))
+    assert (warning.level, "NCCL_SOCKET_FAMILY: AF_INET6" in warning.mend) == ("warning", True)
+    told = want(engine="nccl", environment={"NCCL_SOCKET_FAMILY": "AF_INET6"}.items())
+    assert found("IPv6 ethernet", examine(told, nodes))[0].level == "note"
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "words"),
+    [
+        (Reach(False, "no answer within 2 s"), "problem", "n0 to n1 over eth0: no answer within 2 s"),
+        (Reach(True, "answered", False, 1500, 2044), "problem", "of 1500 bytes arrive, stopped at 2044"),
+        (Reach(True, "answered"), "note", "packet size not tried"),
+    ],
+)
+def test_who_doesnt_reach_whom_is_named(answer, level, words):
+    """With the kernel's word, or the size at which packets vanish."""
+    nodes = two_nodes()
+    nodes["n0"] = replace(nodes["n0"], reach={"ethernet": {"n1": vars(answer)}})
+    (finding,) = worst(examine(want(), nodes))
+    assert (finding.level, finding.nodes) == (level, ("n0",))
+    assert words in finding.text
+
+
+def infiniband(**adapter):
+    """Two nodes with an InfiniBand fabric of mlx5_0, n1's with changes."""
+    nodes = {name: replace(node, reach={}) for name, node in two_nodes().items()}
+    for name, changes in (("n0", {}), ("n1", adapter)):
+        facts = nodes[name].facts | {"adapters": {"mlx5_0": an_adapter(**changes)}}
+        nodes[name] = replace(nodes[name], facts=facts)
+    fabric = a_fabric(name="ib", kind="infiniband", interface=[], adapter=["mlx5_0"], rate_bit_s=10**11)
+    return want(fabric), nodes
+
+
+@pytest.mark.parametrize(
+    ("check", "words", "mend", "changes"),
+    [
+        ("adapter port ib", "mlx5_0:1 is DOWN, not ACTIVE", "cable", {"state": "DOWN"}),
+        ("adapter port ib", "mlx5_0:1 is INIT, not ACTIVE", "subnet manager", {"state": "INIT"}),
+        ("adapter port ib", "runs Ethernet", "kind: roce", {"link_layer": "Ethernet"}),
+        ("rate ib", "mlx5_0:1 negotiated 25 Gbit/s", "cable", {"rate_bit_s": 2.5e10}),
+    ],
+)
+def test_an_adapters_port_is_checked_where_the_bytes_go_through_it(check, words, mend, changes):
+    """State, link layer and rate are the port's, not the interface's."""
+    (problem,) = [f for f in examine(*infiniband(**changes)) if f.level == "problem"]
+    assert problem.check == check
+    assert words in problem.text
+    assert mend in problem.mend
+
+
+def test_rdma_needs_locked_memory():
+    """A small ulimit -l is a problem on RDMA kinds, and of no interest on others."""
+    wanted, nodes = infiniband()
+    nodes["n1"] = replace(nodes["n1"], facts=nodes["n1"].facts | {"memlock_bytes": 8 << 20})
+    (problem,) = [f for f in examine(wanted, nodes) if f.level == "problem"]
+    assert "ulimit -l is 8192 KB" in problem.text
+    assert worst(examine(want(), two_nodes(memlock_bytes=8 << 20))) == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "level", "words"),
+    [
+        ([0, 1, 2, 3], [], "ok", "where this job has 2 cores"),
+        ([0, 1], [], "warning", "none of whose cores this job may use"),
+        ([0, 1, 2, 3], [{"pci": "0000:3b:00.0", "numa": 0}], "note", "bytes cross the sockets"),
+    ],
+)
+def test_ranks_and_gpus_should_be_near_the_adapter(cores, gpus, level, words):
+    """NUMA nodes of adapter, cores and GPUs, where there are several."""
+    facts = {"numa": {"0": [0, 1], "1": [2, 3]}, "cores": cores, "gpus": gpus, "nvidia_driver": "550.1"}
+    wanted = want(device="cuda")
+    (finding,) = found("locality ethernet", examine(wanted, two_nodes(**facts, **interfaces(numa=1))))
+    assert finding.level == level
+    assert words in finding.text
+
+
+@pytest.mark.parametrize(
+    ("version", "library"),
+    [
+        (MPICH, "mpich"),
+        (OPENMPI, "openmpi5"),
+        ("Open MPI v4.1.5, package", "openmpi4"),
+        ("Intel(R) MPI Library 2021.12 for Linux* OS", "intel-mpi"),
+        ("MPI VERSION    : CRAY MPICH version 8.1.28.4 (ANL base 3.4a2)", "cray-mpich"),
+        ("MVAPICH2 Version : 2.3.7", None),
+    ],
+)
+def test_a_library_is_known_by_what_it_says(version, library):
+    """Also those that are made from MPICH."""
+    assert which_mpi(version) == library
+
+
+def with_software(**changes):
+    """Two nodes, n1's software with changes."""
+    nodes = two_nodes()
+    nodes["n1"] = replace(nodes["n1"], software=SOFTWARE | changes)
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "level", "words"),
+    [
+        (
+            want(),
+            {"mpi": {"version": OPENMPI}},
+            "problem",
+            "Open MPI v5.0.3, package: Debian; backend mpi says mpich",
+        ),
+        (want(), {"mpi": {"error": "libmpi.so: no such file"}}, "problem", "libmpi.so: no such file"),
+        (want(engine="gloo"), {"mpi": {"error": "none"}}, "note", "mpi4py loads no MPI library"),
+        (
+            want(engine="nccl"),
+            {"torch": SOFTWARE["torch"] | {"nccl": False}},
+            "problem",
+            "torch 2.14 has no nccl",
+        ),
+        (want(engine="gloo"), {"torch": {"error": "no module"}}, "problem", "torch can't be imported"),
+        (
+            want(environment=[("FI_PROVIDER", "cxi")]),
+            {"providers": ["tcp", "shm"]},
+            "problem",
+            "finds no provider cxi; it has: tcp, shm",
+        ),
+        (
+            want(environment=[("UCX_TLS", "rc,sm,self")]),
+            {"transports": ["tcp"]},
+            "problem",
+            "finds no transport rc",
+        ),
+        (
+            want(),
+            {"throttled": {"0000:3b:00.0": ["sw power cap"]}},
+            "warning",
+            "0000:3b:00.0 is throttled: sw power cap",
+        ),
+    ],
+)
+def test_libraries_must_be_what_the_backends_need(wanted, changes, level, words):
+    """The node whose software differs is named."""
+    (finding,) = [f for f in worst(examine(wanted, with_software(**changes))) if f.nodes == ("n1",)]
+    assert finding.level == level
+    assert words in finding.text
+
+
+def test_what_no_tool_can_tell_is_a_note():
+    """Without fi_info it shows when a cell runs."""
+    wanted = want(environment=[("FI_PROVIDER", "verbs;ofi_rxm")])
+    (note,) = worst(examine(wanted, two_nodes()))
+    assert (note.level, "provider ofi_rxm, verbs shows when a cell runs" in note.text) == ("note", True)
+
+
+def test_cuda_wants_the_driver():
+    """A problem without it."""
+    (problem,) = worst(examine(want(device="cuda"), {"n0": two_nodes()["n0"]}))[:1]
+    assert "no NVIDIA driver here" in problem.text
+
+
+def test_cores_that_ranks_insist_on_must_be_there():
+    """Shared cores are lawful with `auto`, and a problem where the config insists."""
+    insists = want(ranks_per_node=8, binding={"cpu": "core"})
+    assert worst(examine(insists, two_nodes()))[0].level == "problem"
+    emulated = want(a_fabric(kind="emulated"), ranks_per_node=8, cluster="emulated")
+    assert worst(examine(emulated, two_nodes()))[0].level == "note"
+
+
+def test_a_node_that_is_silent_is_a_problem():
+    """Named, with what srun said."""
+    (problem,) = check_answers(["n0", "n1", "n7"], two_nodes(), {"n7": "srun: error: n7: unreachable"})
+    assert (problem.nodes, problem.level) == (("n7",), "problem")
+    assert "n7 didn't answer: srun: error: n7: unreachable" in problem.text
+
+
+def test_emulation_is_a_must_only_for_who_wants_it():
+    """A problem for an emulated config, a note for others; netem only where delay is asked for."""
+    line = "this kernel refuses: sudo sysctl x=1"
+    emulated = want(a_fabric(kind="emulated"), cluster="emulated")
+    assert [f.level for f in check_emulation(emulated, line, None)] == ["problem"]
+    assert [(f.level, f.mend) for f in check_emulation(None, line, None)] == [("note", "sudo sysctl x=1")]
+    assert [f.level for f in check_emulation(replace(emulated, delay=True), None, False)] == ["ok", "warning"]
+    assert [f.level for f in check_emulation(emulated, None, False)] == ["ok", "note"]
+
+
+def test_preflight_gives_problems_alone():
+    """A node that is well has none; a missing interface is one."""
+    facts = some_facts(clocksource="hpet", interfaces={"eth0": an_interface("10.0.0.1/24", mtu=9000)})
+    assert preflight(a_fabric(), facts) == []
+    (problem,) = preflight(a_fabric(interface=["ib0"]), facts)
+    assert "ib0 doesn't exist on n0" in problem.text
+
+
+def ask(wanted, prepare):
+    """What examine says of two emulated nodes that `prepare` changed, which try to reach each other."""
+
+    def work(nodes):
+        prepare(nodes)
+        facts = {node.name: on(node, probe) for node in nodes}
+        ends = visit.rail_ends(wanted, {name: Node(each) for name, each in facts.items()})
+        return {
+            node.name: {"facts": facts[node.name], "reach": on(node, visit.reach_all, node.name, ends)}
+            for node in nodes
+        }
+
+    nodes = {name: Node(each["facts"], None, each["reach"]) for name, each in in_cluster(work).items()}
+    findings = examine(wanted, nodes)
+    return [finding for finding in findings if finding.check != "other work"]
+
+
+EMULATED = a_fabric(kind="emulated", rate_bit_s=None)
+
+
+@pytest.mark.emulated
+def test_field_names_that_are_prefixes_and_bridges_of_containers(namespaces):
+    """eth0, eth0.100, eth0.100.1 and docker0 with 172.17.0.1/16 on both nodes: two notes, and all is well."""
+
+    def prepare(nodes):
+        for k, node in enumerate(nodes):
+            on(node, add_veth, "eth0.100", f"10.90.0.{k + 1}/24")
+            on(node, add_veth, "eth0.100.1")
+            on(node, add_bridge, "docker0", "172.17.0.1/16")
+
+    findings = ask(want(EMULATED), prepare)
+    assert {f.check: f.level for f in worst(findings)} == {"look-alikes ethernet": "note", "bridges": "note"}
+    assert "eth0.100, eth0.100.1" in found("look-alikes ethernet", findings)[0].text
+    assert found("reach ethernet", findings)[0].level == "ok"
+
+
+@pytest.mark.emulated
+def test_field_names_that_differ_between_nodes(namespaces):
+    """eth0 on n0, enp4s0 on n1: by list and by subnet the same network, and a single name is refused."""
+
+    def prepare(nodes):
+        on(nodes[1], rename, "eth0", "enp4s0")
+
+    for selection in ({"interface": ["eth0", "enp4s0"]}, {"interface": [], "subnet": "10.77.0.0/24"}):
+        findings = ask(want(EMULATED | selection), prepare)
+        assert worst(findings) == []
+        assert found("interface ethernet", findings)[0].text == "eth0 on n0; enp4s0 on n1"
+    (problem,) = [f for f in ask(want(EMULATED), prepare) if f.level == "problem"]
+    assert "eth0 doesn't exist on n1, which has: " in problem.text
+    assert "enp4s0" in problem.text
+
+
+@pytest.mark.emulated
+def test_field_mtu_that_differs(namespaces):
+    """9000 against 1500: a warning, and a problem that names the way and the size."""
+    findings = ask(want(EMULATED), lambda nodes: on(nodes[0], set_mtu, "eth0", 9000))
+    problem, warning = worst(findings)
+    assert warning.text == "differs: 9000 on n0; 1500 on n1"
+    assert problem.nodes == ("n0",)
+    assert "n0 to n1 over eth0: packets of 1500 bytes arrive, stopped at 2044" in problem.text
+
+
+@pytest.mark.emulated
+def test_field_ipv6_alone(namespaces):
+    """No IPv4 but lo's: the nodes reach each other, and NCCL's users are told the variable."""
+
+    def prepare(nodes):
+        for k, node in enumerate(nodes):
+            on(node, only_ipv6, "eth0", f"fd00::{k + 1}/64")
+
+    findings = ask(want(EMULATED, engine="nccl"), prepare)
+    assert [f.check for f in worst(findings)] == ["IPv6 ethernet"]
+    assert found("reach ethernet", findings)[0].level == "ok"
+
+
+@pytest.mark.emulated
+def test_field_host_name_that_is_loopback(namespaces):
+    """Debian's 127.0.1.1 for the own name, on one node."""
+
+    def prepare(nodes):
+        on(nodes[1], Path("/etc/hosts").write_text, "127.0.0.1 localhost\n127.0.1.1 n1\n")
+
+    (warning,) = worst(ask(want(EMULATED), prepare))
+    assert (warning.check, warning.level, warning.nodes) == ("host name", "warning", ("n1",))
+    assert "n1 resolves to loopback, 127.0.1.1" in warning.text
+
+
+@pytest.mark.emulated
+def test_preflight_tries_the_peers(namespaces):
+    """The peers that are there raise nothing; one that isn't is named."""
+
+    def work(nodes):
+        def there():
+            facts = probe()
+            good = preflight(EMULATED, facts, {"n1": ["10.77.0.2"]})
+            bad = preflight(EMULATED, facts, {"n1": ["10.77.0.2"], "n9": ["10.77.0.9"]})
+            return [[finding.text for finding in findings] for findings in (good, bad)]
+
+        return on(nodes[0], there)
+
+    good, bad = in_cluster(work)
+    assert good == []
+    assert len(bad) == 1
+    assert bad[0].startswith("n0 to n9 over eth0: ")
