@@ -82,7 +82,7 @@ def test_bound_ranks_have_cores_of_their_own(run):
     """With enough cores every MPI rank gets its own."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two ranks need two cores to be bound")
-    _, record = run(a_cell("micro", binding="core"))
+    _, record = run(a_cell("micro", binding={"cpu": "core", "memory": "auto", "near": "auto"}))
     cores = [entry["cores"] for entry in record.provenance["ranks"]]
     assert [len(own) for own in cores] == [1, 1]
     assert cores[0] != cores[1]
@@ -91,9 +91,11 @@ def test_bound_ranks_have_cores_of_their_own(run):
 def test_a_binding_that_cannot_be_is_refused(run):
     """`core` with more ranks than cores is a failure that says so."""
     many = len(os.sched_getaffinity(0)) + 1
-    status, record = run(a_cell("micro", binding="core", gpus=many, nodes=many))
+    status, record = run(
+        a_cell("micro", binding={"cpu": "core", "memory": "auto", "near": "auto"}, gpus=many, nodes=many)
+    )
     assert status == 1
-    assert "binding: core" in record.reason
+    assert "cluster.binding.cpu: core" in record.reason
 
 
 def test_training_reduces_every_gradient_over_the_fabric(run):
@@ -266,7 +268,12 @@ def test_only_what_ranks_did_is_accepted_as_a_result(tmp_path, monkeypatch):
 
 def on_host(cell: Cell) -> Cell:
     """The same cell on this machine's loopback."""
-    fabric = cell.fabric | {"kind": "host", "interface": "lo", "rate_bit_s": None, "link_bit_s": None}
+    fabric = cell.fabric | {
+        "kind": "ethernet-tcp",
+        "interface": ["lo"],
+        "rate_bit_s": None,
+        "link_bit_s": None,
+    }
     environment = {name: value.replace("eth0", "lo") for name, value in cell.environment.items()}
     changes = {"fabric": fabric, "environment": environment, "launcher": "host"}
     return dataclasses.replace(cell, **changes, nodes=1, ranks_per_node=cell.gpus)

@@ -158,8 +158,8 @@ class _Parser:
             self._mistake(
                 f"{path}.ranks_per_node", f"{ranks} is above cluster.gpus_per_node, {limit}; lower it"
             )
-        if value["device"] == "cuda" and cluster.kind not in ("slurm", "allocation"):
-            text = f"'cuda' is for cluster.kind slurm and allocation; {cluster.kind} has cpu and replay"
+        if value["device"] == "cuda" and cluster.kind == "emulated":
+            text = "'cuda' is for real machines; on an emulated cluster use replay, or cpu"
             self._mistake(f"{path}.device", text)
         workload = Workload(
             name=name,

@@ -1,7 +1,9 @@
 """The environment that ranks start in."""
 
+import pytest
 from cells import a_cell
 
+from fabricbench.launch.asking import asking
 from fabricbench.launch.base import cell_environment
 
 
@@ -30,3 +32,29 @@ def test_thread_counts_are_set():
     """Every library computes with the cell's number of threads."""
     environment, _ = cell_environment(a_cell(threads_per_rank=3), {"OMP_NUM_THREADS": "40"})
     assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "3"
+
+
+def test_a_variable_that_the_user_removed_is_unset():
+    """`NAME: null` in the config takes it away, inherited or not, and what was inherited is recorded."""
+    cell = a_cell(unset=["MY_SETTING", "MPIR_CVAR_DEBUG_SUMMARY"])
+    environment, unset = cell_environment(cell, {"MY_SETTING": "1", "HOME": "/h"})
+    assert unset == ["MY_SETTING"]
+    assert not {"MY_SETTING", "MPIR_CVAR_DEBUG_SUMMARY"} & set(environment)
+
+
+@pytest.mark.parametrize(
+    ("backend", "variables", "asked"),
+    [
+        ({"engine": "nccl"}, {}, "NCCL_DEBUG"),
+        ({"engine": "mpi"}, {"FI_PROVIDER": "tcp"}, "MPIR_CVAR_DEBUG_SUMMARY"),
+        ({"engine": "mpi", "library": "intel-mpi"}, {}, "I_MPI_DEBUG"),
+        ({"engine": "mpi", "library": "cray-mpich"}, {}, "MPICH_OFI_VERBOSE"),
+        ({"engine": "mpi", "library": "openmpi5"}, {"UCX_TLS": "rc"}, "UCX_LOG_LEVEL"),
+        ({"engine": "mpi"}, {"FI_PROVIDER": "psm2"}, "PSM2_IDENTIFY"),
+        ({"engine": "nccl"}, {"FI_PROVIDER": "cxi"}, "FI_LOG_LEVEL"),
+    ],
+)
+def test_libraries_are_asked_which_network_they_took(backend, variables, asked):
+    """Each in its own way, unless the cell already says how much it may tell."""
+    assert asked in asking(backend, variables)
+    assert asked not in asking(backend, variables | {asked: "0"})

@@ -185,9 +185,7 @@ def _hosts(record: Record) -> list[str]:
 
 def _of_binding(record: Record) -> Found:
     """What was asked for, and the cores, memory and threads that ranks had."""
-    asked = record.cell.binding
-    if isinstance(asked, Mapping):
-        asked = ", ".join(f"{name} {asked[name]}" for name in sorted(asked))
+    asked = ", ".join(f"{name} {how}" for name, how in sorted(record.cell.binding.items()))
     yield "binding", "binding asked for", asked
     yield "binding", "threads per rank asked for", record.cell.threads_per_rank
     for ranks in _ranks(record.provenance):

@@ -48,9 +48,10 @@ def python_module(module: str, *arguments: str) -> list[str]:
 
 def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The environment of a cell's ranks, and the names of inherited variables that were unset."""
-    unset = sorted(name for name in inherited if name.startswith(INHERITED))
+    unset = sorted(name for name in inherited if name.startswith(INHERITED) or name in cell.unset)
     kept = {name: value for name, value in inherited.items() if name not in unset}
     threads = dict.fromkeys(THREAD_COUNTS, str(cell.threads_per_rank))
     # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are forked.
     asked = asking(cell.backend, cell.environment)
+    asked = {name: value for name, value in asked.items() if name not in cell.unset}
     return kept | threads | {"OPENBLAS_NUM_THREADS": "1"} | asked | dict(cell.environment), unset
