@@ -227,9 +227,9 @@ def check_machines(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
         yield _clock(name, node.facts)
         yield from _governor(name, node.facts)
         yield _load(name, node.facts)
-        yield from _hidden(name, node.facts)
         yield from _shared_memory(name, node.facts)
         yield from _gpus(name, node, want)
+    yield from check_hidden(nodes)
     yield from _cores(want, nodes)
     yield from _container_bridges(nodes)
 
@@ -242,6 +242,12 @@ def check_software(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
             yield from _torch(name, node.software, want)
             yield from _providers(name, node.software, want)
             yield from _transports(name, node.software, want)
+
+
+def check_hidden(nodes: Nodes) -> Iterator[Finding]:
+    """Files outside the job that change what the libraries do."""
+    for name, node in nodes.items():
+        yield from _hidden(name, node.facts)
 
 
 def check_emulation(want: Wanted | None, unavailable: str | None, netem: bool | None) -> Iterator[Finding]:
@@ -630,11 +636,10 @@ def _mpi(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Findi
             }
         )
         text = f"mpi4py loads {first}; backend {', '.join(backends)} says {', '.join(wrong)}"
-        mend = (
-            f"set backends.{backends[0]}.library: {loaded}"
-            if loaded
-            else f"load the module of {wrong[0]}, with an mpi4py that was built for it"
-        )
+        if loaded and len(libraries) == 1:
+            mend = f"set backends.{backends[0]}.library: {loaded}"
+        else:
+            mend = f"load the module of {wrong[0]}, with an mpi4py that was built for it"
         yield Finding("MPI library", (name,), "problem", text, mend)
     else:
         yield Finding("MPI library", (name,), "ok", f"mpi4py loads {first}")
