@@ -13,6 +13,10 @@ from fabricbench.record import Record, Series, failure_path, write_record
 CODE_KEY = "0123456789abcdef"
 LINK_BIT_S = {"ethernet": 50e6, "opa": 200e6, "opa-again": 200e6}
 """As shaped: 25 and 100 Gbit/s divided by S·D = 500."""
+INTERFACE = {"ethernet": "eth0", "opa": "opa0", "opa-again": "opa0"}
+VARIABLE = {"gloo": "GLOO_SOCKET_IFNAME", "mpi": "FI_TCP_IFACE"}
+CARRIED_BYTES = 88_000_000
+"""What a node of a synthetic cell sent, without headers."""
 PARAMS: dict[str, dict[str, Any]] = {
     "train": {
         "model": "vgg16",
@@ -29,15 +33,20 @@ def make_cell(kind: str = "train", **changes: Any) -> Cell:
     fabric = changes.pop("fabric", "ethernet")
     backend = changes.pop("backend", "mpi" if kind == "cfd" else "gloo")
     gpus = changes.pop("gpus", 4)
-    link = LINK_BIT_S.get(fabric, 50e6)
+    link, interface = LINK_BIT_S.get(fabric, 50e6), INTERFACE.get(fabric, "eth0")
     cell = Cell(
         workload={"train": "vgg16", "cfd": "euler", "micro": "messages"}[kind],
         kind=kind,
         params=PARAMS[kind],
         fabric={
             "name": fabric,
-            "kind": "ethernet" if fabric == "ethernet" else "omnipath",
-            "interface": "eth0",
+            "kind": "emulated",
+            "interface": [interface],
+            "subnet": None,
+            "adapter": [],
+            "port": 1,
+            "provider": None,
+            "ports_per_node": 1,
             "rate_bit_s": link * 500,
             "link_bit_s": link,
             "delay_s": 0.0,
@@ -45,9 +54,9 @@ def make_cell(kind: str = "train", **changes: Any) -> Cell:
             "loss": 0.0,
         },
         backend={"name": backend, "engine": backend},
-        environment={"GLOO_SOCKET_IFNAME": "eth0"},
+        environment={VARIABLE.get(backend, "NCCL_SOCKET_IFNAME"): interface},
         launcher="emulated",
-        binding="auto",
+        binding={"cpu": "auto", "memory": "auto", "near": "auto"},
         gpus=gpus,
         nodes=gpus,
         ranks_per_node=1,
@@ -69,7 +78,7 @@ def make_record(cell: Cell, values: list[float] | None = None, **changes: Any) -
         status="ok",
         samples=samples,
         facts=_facts(cell),
-        evidence=_evidence(cell),
+        evidence=make_evidence(cell),
         provenance=_provenance(cell),
         phases_s={"namespaces": 0.2, "import": 1.8, "ranks_up": 0.6, "measured": 6.0, "total": 9.0},
         start=f"2026-11-30T10:{cell.repeat:02d}:00+00:00",
@@ -81,6 +90,18 @@ def make_record(cell: Cell, values: list[float] | None = None, **changes: Any) -
 def make_failure(cell: Cell, status: str, reason: str) -> Record:
     """A record of a cell that failed."""
     return make_record(cell, status=status, reason=reason, samples=[], facts={}, evidence={})
+
+
+def make_mislabelled(cell: Cell, **changes: Any) -> Record:
+    """A cell whose bytes went over eth9; all else of its record is as good as any."""
+    evidence = make_evidence(cell)
+    rail = INTERFACE.get(cell.fabric["name"], "eth0")
+    for counters in evidence["nodes"].values():
+        counters["eth9"] = counters.pop(rail)
+        counters[rail] = {"rx_bytes": 4_312, "tx_bytes": 4_206}
+    because = f"n0 had to send 88.0 to 92.4 MB; {rail}, which the cell names, carried 4.2 kB and eth9 91.5 MB"
+    evidence |= {"verdict": "mislabelled", "because": because, "of_formula": 0.00005}
+    return make_record(cell, status="mislabelled", reason=because, evidence=evidence, **changes)
 
 
 def make_grid(cells: Iterable[Cell], unsupported: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -118,6 +139,18 @@ def put(record: Record, results: Path) -> Path:
     return path
 
 
+def make_small(cell: Cell) -> Record:
+    """A good record of a cell that sent too little to prove what carried it."""
+    evidence = make_evidence(cell)
+    because = "no node had to send more than 2.1 MB; from 10 MB on the counters can tell"
+    evidence |= {"verdict": "too little to prove", "because": because, "of_formula": None}
+    return make_record(cell, evidence=evidence)
+
+
+MISLABELLED_CELL, SMALL_CELL, ODD_CELL = 13, 29, 72
+"""Places in `campaign_cells` of what is out of the ordinary in `write_campaign`."""
+
+
 def campaign_cells(repeats: int = 3) -> Iterator[Cell]:
     """The cells of a campaign much like the default one."""
     for repeat in range(1, repeats + 1):
@@ -133,14 +166,26 @@ def campaign_cells(repeats: int = 3) -> Iterator[Cell]:
 
 
 def write_campaign(results: Path) -> dict[str, Any]:
-    """A whole campaign on disk with one failed, one timed-out and one missing cell; returns its grid."""
+    """A whole campaign on disk; returns its grid.
+
+    One cell failed, one timed out, one was mislabelled and one is missing; one sent too little to prove,
+    and one pair of fabrics differs in a kernel.
+    """
     cells = list(campaign_cells())
     bad = {
         7: ("failed", "rank 3 on n3: RuntimeError: connection closed by peer [10.0.0.4]:41234"),
         31: ("timeout", "no end within 300 s; ranks 0-15 were in step 12"),
     }
     for index, cell in enumerate(cells):
-        if index in bad:
+        if index == MISLABELLED_CELL:
+            put(make_mislabelled(cell), results)
+        elif index == SMALL_CELL:
+            put(make_small(cell), results)
+        elif index == ODD_CELL:
+            record = make_record(cell)
+            record.provenance["nodes"][0]["kernel"] = "6.13.0-amd64"
+            put(record, results)
+        elif index in bad:
             put(make_failure(cell, *bad[index]), results)
         elif index != len(cells) - 1:
             put(make_record(cell), results)
@@ -207,13 +252,17 @@ def _facts(cell: Cell) -> dict[str, Any]:
     return {}
 
 
-def _evidence(cell: Cell) -> dict[str, Any]:
+def make_evidence(cell: Cell) -> dict[str, Any]:
+    """Evidence as it is judged: verified, or not applicable on one node."""
+    rail = INTERFACE.get(cell.fabric["name"], "eth0")
+    names = [f"n{node}" for node in range(cell.nodes)]
+    carried = CARRIED_BYTES if cell.nodes > 1 else 0
     nodes = {
-        f"n{node}": {
-            "eth0": {"rx_bytes": 88_000_000 + node, "tx_bytes": 88_100_000 + node},
+        name: {
+            rail: {"rx_bytes": round(1.04 * carried) + at, "tx_bytes": round(1.04 * carried) + at},
             "lo": {"rx_bytes": 0, "tx_bytes": 0},
         }
-        for node in range(cell.nodes)
+        for at, name in enumerate(names)
     }
     emulation = {
         "shaping": "tbf",
@@ -222,24 +271,56 @@ def _evidence(cell: Cell) -> dict[str, Any]:
         "delay": "not emulated: this kernel has no netem",
         "trustworthy_from_bytes": 262144,
     }
-    return {"nodes": nodes, "emulation": emulation}
+    found = {"nodes": nodes, "rails": {name: [rail] for name in names}, "emulation": emulation}
+    found["baseline"] = {name: {rail: {"rx_bytes": 420.0, "tx_bytes": 400.0}} for name in names}
+    found["congestion"] = {name: {"tcp_retransmits": 3 if at == 0 else 0} for at, name in enumerate(names)}
+    found["words"] = [f"gloo: Connecting over {rail}"]
+    if cell.nodes == 1:
+        because = "all ranks are on one node, where shared memory and lo are lawful"
+        return found | {"verdict": "not applicable", "because": because, "of_formula": None}
+    span = {"tx_bytes": [carried, 1.05 * carried], "rx_bytes": [carried, 1.05 * carried]}
+    return found | {
+        "formula": {"algorithm": "ring all-reduce", "nodes": dict.fromkeys(names, span)},
+        "verdict": "verified",
+        "because": f"every node sent 104 % of what a ring all-reduce had to, over {rail}",
+        "of_formula": 1.04,
+    }
 
 
 def _provenance(cell: Cell) -> dict[str, Any]:
-    rank = {
-        "ranks": f"0-{cell.gpus - 1}" if cell.gpus > 1 else "0",
-        "host": [f"n{node}" for node in range(cell.nodes)],
-        "cpu": "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
-        "threads": 1,
-        "affinity": [0, 1],
-        "versions": {"torch": "2.9.1+cpu", "mpi4py": "4.1.1", "mpich": "5.0.0", "numpy": "2.4.6"},
-        "environment": dict(cell.environment),
-        "unset": ["NCCL_SOCKET_IFNAME"],
+    cpu = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
+    ranks = [
+        {
+            "ranks": str(rank),
+            "host": f"n{rank}",
+            "cpu": cpu,
+            "cores": [0, 1],
+            "memory": None,
+            "threads": 1,
+            "versions": {"torch": "2.9.1+cpu", "mpi4py": "4.1.1", "mpich": "5.0.0", "numpy": "2.4.6"},
+            "environment": dict(cell.environment),
+            "hidden_config": [],
+        }
+        for rank in range(cell.nodes)
+    ]
+    interfaces = {
+        name: {"driver": "veth", "mtu": 1500, "speed_bit_s": 1e10} for name in ("eth0", "opa0", "eth9")
+    }
+    nodes = {
+        "hosts": [f"n{node}" for node in range(cell.nodes)],
+        "cpu": cpu,
+        "kernel": "6.12.8-amd64",
+        "clocksource": "tsc",
+        "governor": None,
+        "interfaces": interfaces,
+        "adapters": {},
     }
     return {
         "fabricbench": "0.1.0",
         "revision": "4f2c9d1",
         "python": "3.11.2",
         "kernel": "6.12.8-amd64",
-        "ranks": [rank],
+        "unset": ["NCCL_SOCKET_IFNAME"],
+        "nodes": [nodes],
+        "ranks": ranks,
     }

@@ -98,7 +98,7 @@ def test_later_environment_wins() -> None:
 
 
 def test_null_takes_a_variable_out() -> None:
-    """A null takes out what the table or an earlier level set, and the cell says so; a later level may set it."""
+    """A null takes out what the table or an earlier level set, and the cell says so; a later may set it."""
     config = changed("environment", {"FI_TCP_IFACE": None, "A": 1, "B": None})
     config["backends"]["mpi"]["environment"] = {"A": None}
     config["workloads"]["messages"]["environment"] = {"B": "b"}

@@ -25,7 +25,7 @@ def test_equal_ranks_are_kept_once():
 def test_the_effective_environment_is_recorded(monkeypatch):
     """What a rank really had, not what it should have had."""
     monkeypatch.setenv("FI_PROVIDER", "sockets")
-    assert rank_provenance(a_cell(), [0], {})["environment"]["FI_PROVIDER"] == "sockets"
+    assert rank_provenance(a_cell(), {"cores": [0]}, {})["environment"]["FI_PROVIDER"] == "sockets"
 
 
 def test_outside_a_checkout_there_is_no_revision(monkeypatch):

@@ -272,7 +272,7 @@ def _interface_mend(value: str) -> str | None:
     if re.search(r"[,;\s]", value.strip()):
         names = [name for name in re.split(r"[,;\s]+", value) if name]
         return f"is more than one name; write a list: [{', '.join(names)}]"
-    if _is_address(value):
+    if _is_address(value) or re.fullmatch("[0-9.]+", value):
         if "/" in value:
             return "is a subnet; write the interface's name (subnet: 10.0.0.0/24 is for real clusters)"
         return "is an address; write the interface's name, or where that differs, subnet: 10.0.0.0/24"

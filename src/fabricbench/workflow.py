@@ -19,7 +19,10 @@ from fabricbench.plan import set_aside_unreadable
 
 __all__ = ["Prepared", "UserError", "prepare"]
 
-TABLES = ("cells.parquet", "samples.parquet", "cells.csv", "samples.csv", "facts.json")
+TABLES = (
+    *(f"{table}.{form}" for form in ("parquet", "csv") for table in ("cells", "samples", "differences")),
+    "facts.json",
+)
 PACKAGE = Path(__file__).parent
 
 

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from records import make_cell, make_failure, make_grid, make_record, put
+from records import make_cell, make_failure, make_grid, make_mislabelled, make_record, put
 
-from fabricbench.analysis.table import CELL_DTYPES, SAMPLE_DTYPES, Tables, collect, read_tables, write_tables
+from fabricbench.analysis.scaling import curves
+from fabricbench.analysis.stats import over_repeats
+from fabricbench.analysis.table import FRAMES, Tables, collect, read_tables, write_tables
 from fabricbench.errors import RecordError
 from fabricbench.record import Series, failure_path
+from fabricbench.workflow import TABLES
 
 
 def only(tables: Tables) -> pd.Series:
@@ -166,6 +169,75 @@ def test_unsupported_combinations_are_rows(tmp_path: Path) -> None:
     assert pd.isna(row["repeat"])
 
 
+def test_evidence_is_in_the_row(tmp_path: Path) -> None:
+    """Verdict, sentence, share of the formula, rails and ports stand beside the value that they are about."""
+    record = make_record(make_cell(), values=[1.0])
+    put(record, tmp_path)
+    row = only(collect(make_grid([record.cell]), tmp_path))
+    assert (row["evidence"], row["of_formula"], row["rails"]) == ("verified", 1.04, "eth0")
+    assert row["because"] == record.evidence["because"]
+    assert row["ports_per_node"] == 1
+
+
+def test_rails_say_where_nodes_differ(tmp_path: Path) -> None:
+    """Interfaces that have other names on some nodes are told by node."""
+    record = make_record(make_cell())
+    record.evidence["rails"] = {"n0": ["eno1"], "n1": ["eno1"], "n2": ["eth0", "eth1"], "n3": ["eno1"]}
+    put(record, tmp_path)
+    assert only(collect(make_grid([record.cell]), tmp_path))["rails"] == "n0-n1, n3: eno1; n2: eth0, eth1"
+
+
+def test_a_record_from_before_evidence_was_judged_still_reads(tmp_path: Path) -> None:
+    """Without a verdict the columns are empty, the value stays, and a fabric without ports has one."""
+    fabric = {name: make_cell().fabric[name] for name in ("name", "rate_bit_s", "link_bit_s")}
+    cell = replace(make_cell(), fabric=fabric | {"interface": "eth0"}, binding="auto")
+    put(make_record(cell, evidence={"nodes": {}, "emulation": None}), tmp_path)
+    row = only(collect(make_grid([cell]), tmp_path))
+    assert (row["status"], row["evidence"], row["because"], row["rails"]) == ("ok", "", "", "")
+    assert pd.isna(row["of_formula"])
+    assert row["ports_per_node"] == 1
+
+
+def test_line_rate_is_of_all_ports_of_a_node(tmp_path: Path) -> None:
+    """32 Mbit/s over two ports of 50 Mbit/s are 32 % of the node's line rate, in table and curves."""
+    cell = make_cell("micro")
+    cell = replace(cell, fabric=dict(cell.fabric) | {"ports_per_node": 2})
+    samples = [Series(metric="stream_s", unit="s", bytes=4_000_000, values=[1.0])]
+    put(make_record(cell, samples=samples), tmp_path)
+    tables = collect(make_grid([cell]), tmp_path)
+    assert only(tables)["of_line_rate"] == pytest.approx(0.32)
+    assert list(curves(tables.cells, tables.samples)["of_line_rate"]) == pytest.approx([0.32])
+    assert list(curves(tables.cells, tables.samples)["line_rate_bit_s"]) == [100e6]
+
+
+@pytest.mark.parametrize("kept_as", ["failure", "accepted", "ok"])
+@pytest.mark.parametrize("kind", ["train", "micro"])
+def test_a_mislabelled_cell_enters_nothing(tmp_path: Path, kept_as: str, kind: str) -> None:
+    """Its bytes went elsewhere: no sample, value, median, curve or difference, also if it is accepted.
+
+    Nor if its status were ok against its own evidence.
+    """
+    bad, good = make_mislabelled(make_cell(kind, fabric="opa")), make_record(make_cell(kind))
+    if kept_as == "accepted":
+        bad = replace(bad, accepted=True)
+    if kept_as == "ok":
+        bad = replace(bad, status="ok", reason="")
+    for record in (bad, good):
+        put(record, tmp_path)
+    tables = collect(make_grid([good.cell, bad.cell]), tmp_path)
+    row = tables.cells.set_index("cell").loc[bad.id]
+    assert (row["status"], row["evidence"]) == ("mislabelled", "mislabelled")
+    assert "eth9 91.5 MB" in row["reason"]
+    assert row["reason"] == row["because"]
+    assert pd.isna(row["value"])
+    assert pd.isna(row["step_s"])
+    assert pd.isna(row["of_line_rate"])
+    assert set(tables.samples["cell"]) == {good.id}
+    assert set(over_repeats(tables.cells)["fabric"]) == {"ethernet"}
+    assert set(curves(tables.cells, tables.samples)["fabric"]) <= {"ethernet"}
+    assert tables.differences.empty
+
+
 def test_samples_are_raw_and_indexed(tmp_path: Path) -> None:
     """Each raw sample is a row: unscaled, numbered within its series, with size and rank where known."""
     series = [
@@ -198,15 +270,15 @@ def test_tables_survive_the_disk_with_fixed_columns(tmp_path: Path) -> None:
     put(record, tmp_path)
     for grid in (make_grid([]), make_grid([make_cell()]), make_grid([record.cell])):
         tables = collect(grid, tmp_path)
-        assert dtypes(tables.cells) == CELL_DTYPES
-        assert dtypes(tables.samples) == SAMPLE_DTYPES
+        for name, columns in FRAMES.items():
+            assert dtypes(getattr(tables, name)) == columns
         write_tables(tables, tmp_path / "a")
         write_tables(collect(grid, tmp_path), tmp_path / "b")
         read = read_tables(tmp_path / "a")
-        pd.testing.assert_frame_equal(read.cells, tables.cells)
-        pd.testing.assert_frame_equal(read.samples, tables.samples)
+        for name in FRAMES:
+            pd.testing.assert_frame_equal(getattr(read, name), getattr(tables, name))
         assert read.facts == tables.facts
-        names = ["cells.csv", "cells.parquet", "facts.json", "samples.csv", "samples.parquet"]
+        names = sorted(TABLES)
         assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
         for name in names:
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -219,7 +291,7 @@ def test_tables_that_cannot_be_read_say_where(tmp_path: Path) -> None:
 
 
 def test_every_column_is_documented() -> None:
-    """docs/table.md names every column of both tables."""
+    """docs/table.md names every column of every table."""
     text = (Path(__file__).parents[2] / "docs" / "table.md").read_text()
-    for name in (*CELL_DTYPES, *SAMPLE_DTYPES):
+    for name in (column for columns in FRAMES.values() for column in columns):
         assert f"| `{name}` |" in text, name

@@ -100,7 +100,21 @@ def test_never_scrolls_sideways(browser: Browser, address: str, width: int) -> N
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "selector", ["body", ".about", "dd", "summary", "b.status-failed", "b.status-ok", "nav a"]
+    "selector",
+    [
+        "body",
+        ".about",
+        "dd",
+        "summary",
+        "b.status-failed",
+        "b.status-mislabelled",
+        "b.status-ok",
+        "nav a",
+        ".claims .wrong",
+        ".heat .wrong",
+        "#cells-table tr.wrong .why",
+        ".pairs li",
+    ],
 )
 def test_text_is_readable_in_both_themes(browser: Browser, address: str, scheme: str, selector: str) -> None:
     """Contrast of text against the paper is at least 4.5:1, and figures take the text's colour."""
@@ -131,9 +145,35 @@ def test_cells_sort_by_number_with_blanks_last(browser: Browser, address: str) -
     for direction in (1, -1):
         page.get_by_role("button", name="value").click()
         found = page.locator("#cells-table tbody tr").evaluate_all(keys)
-        assert found[-4:] == [""] * 4
-        numbers = [direction * float(key) for key in found[:-4]]
+        assert found[-5:] == [""] * 5
+        numbers = [direction * float(key) for key in found[:-5]]
         assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_mislabelled_is_red_wherever_it_stands(browser: Browser, address: str, scheme: str) -> None:
+    """Sentence, square and rows of a mislabelled cell have the colour of failure, and no good one has."""
+    page, _ = opened(browser, address, scheme=scheme)
+    colour = "e => getComputedStyle(e).color"
+    red = page.locator("b.status-failed").first.evaluate(colour)
+    for where in (
+        ".claims .wrong",
+        ".heat small.wrong",
+        "#cells-table tr.wrong .cell",
+        "#evidence tr.wrong td",
+    ):
+        assert page.locator(where).first.evaluate(colour) == red
+    assert page.locator("#cells-table tr[data-status=ok] .cell").first.evaluate(colour) != red
+
+
+def test_evidence_sorts_and_filters(browser: Browser, address: str) -> None:
+    """The evidence column sorts by what was found, and its words filter the table."""
+    page, _ = opened(browser, address)
+    page.get_by_role("button", name="evidence").click()
+    first = page.locator("#cells-table tbody tr").first
+    assert "mislabelled" in first.inner_text()
+    page.fill("#filter-text", "too little to prove")
+    assert page.locator("#cells-table tbody tr:visible").count() == 1
 
 
 def test_reads_whole_without_script(browser: Browser, address: str) -> None:

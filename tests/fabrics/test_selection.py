@@ -116,7 +116,7 @@ slingshot    | openmpi4/psm2 openmpi5/psm2                   | psm2 is Omni-Path
 efa          | mpich/ucx openmpi4/ucx openmpi5/ucx           | no documented way for UCX to use EFA
 efa          | cray-mpich/ofi cray-mpich/ucx                 | Cray MPICH is for Slingshot, InfiniBand and RoCE
 efa          | openmpi4/psm2 openmpi5/psm2                   | psm2 is Omni-Path's own
-"""
+"""  # noqa: E501
 
 # kind | way | options | what they add to, or change in, the row's variables (- takes out), or !reason
 WITH_OPTIONS = """
@@ -323,7 +323,7 @@ def test_every_option_row_is_used_above() -> None:
     ],
 )
 def test_gpu_memory_needs_a_gpu(way: str, options: dict[str, Any], reason: str) -> None:
-    """What sends from a GPU's memory is unsupported without one; what is impossible anyway says that first."""
+    """What sends from a GPU's memory is unsupported without one; the impossible says its own reason first."""
     assert str(why_unsupported(the_fabric("infiniband"), the_backend(way, **options), "cpu")).startswith(
         reason
     )
@@ -436,3 +436,28 @@ def test_default_config_selects_as_before() -> None:
 
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fabrics.md"
+
+
+def documented_table() -> str:
+    """TABLE as docs/fabrics.md shows it: ways by kinds, `tcp` or `rdma` with its providers, or a dash."""
+    kinds = list(dict.fromkeys(kind for kind, _, _ in TABLE))
+    ways = list(dict.fromkeys(way for _, way, _ in TABLE))
+    out = [f"| | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for way in ways:
+        texts = []
+        for kind in kinds:
+            providers = [p for k, w, p in TABLE if (k, w) == (kind, way) and not TABLE[k, w, p].unsupported]
+            by = path(the_fabric(kind), the_backend(way)) if providers else "–"
+            texts.append(f"{by} ({', '.join(providers)})" if any(providers) else by)
+        out.append(f"| {way} | {' | '.join(texts)} |")
+    return "\n".join(out)
+
+
+def test_document_shows_the_table() -> None:
+    """The table in docs/fabrics.md is the table in force, and every reason stands there."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert documented_table() in text
+    words = " ".join(text.split())
+    assert [
+        row.unsupported for row in TABLE.values() if row.unsupported and row.unsupported not in words
+    ] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import make_cell, make_failure, make_grid, make_record, put, write_campaign
+from records import make_cell, make_failure, make_grid, make_mislabelled, make_record, put, write_campaign
 
 from fabricbench.analysis.table import collect, read_tables, write_tables
 from fabricbench.record import Record
@@ -46,6 +46,12 @@ class Page(HTMLParser):
     def count(self, tag: str) -> int:
         """How many elements of a tag."""
         return sum(name == tag for name, _ in self.elements)
+
+
+def section(html: str, name: str) -> str:
+    """The visible text of one section of a page."""
+    start = html.index(f'<section id="{name}">')
+    return Page(html[start : html.index("</section>", start)]).text
 
 
 def page_of(folder: Path, grid: dict[str, Any], partial: bool = False, **provenance: str) -> str:
@@ -88,7 +94,7 @@ def test_the_page_stands_alone(campaign: tuple[Path, dict[str, Any], str]) -> No
 
 
 def test_every_cell_is_listed_with_its_reason(campaign: tuple[Path, dict[str, Any], str]) -> None:
-    """Good, failed, timed-out, missing and unsupported cells all have a row."""
+    """Good, failed, timed-out, mislabelled, missing and unsupported cells all have a row."""
     _, grid, html = campaign
     page = Page(html)
     for entry in grid["cells"]:
@@ -96,6 +102,7 @@ def test_every_cell_is_listed_with_its_reason(campaign: tuple[Path, dict[str, An
     for reason in (
         "connection closed by peer",
         "no end within 300 s",
+        "eth9 91.5 MB",
         "not run yet",
         "nccl needs a CUDA device",
     ):
@@ -107,7 +114,7 @@ def test_every_cell_is_listed_with_its_reason(campaign: tuple[Path, dict[str, An
 def test_a_partial_page_says_so_first(campaign: tuple[Path, dict[str, Any], str]) -> None:
     """The banner counts what has no result and says what to type."""
     text = Page(campaign[2]).text
-    banner = text.index("PARTIAL: 3 of 90 cells failed or have no result. Rerun snakemake --profile")
+    banner = text.index("PARTIAL: 4 of 90 cells failed or have no result. Rerun snakemake --profile")
     assert banner < text.index("The grid")
 
 
@@ -151,6 +158,92 @@ def test_demonstrations_are_marked_and_in_no_ratio(tmp_path: Path) -> None:
     assert not re.search(r"\d×", Page(html).text)
 
 
+def test_how_much_is_verified_stands_before_the_grid(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """Verified, too little, mislabelled and one-node cells are counted on the first screen."""
+    text = Page(campaign[2]).text
+    said = "59 of 87 cells: the bytes were counted on the fabric that the cell names; 1 too little to prove; "
+    said += "1 mislabelled; 26 on one node, where there is nothing to prove."
+    assert text.index(said) < text.index("The grid")
+
+
+def test_mislabelled_cells_are_marked_wherever_they_stand(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """First among the troubles, red in the grid with where the bytes went, and a red row among all cells."""
+    html = campaign[2]
+    troubles = html[html.index('class="troubles"') : html.index("</header>")]
+    assert troubles.index("status-mislabelled") < troubles.index("status-failed")
+    grid = html[html.index('<section id="grid">') : html.index('<section id="cells">')]
+    assert re.search(r'<small class="why wrong">1 mislabelled: .* eth9 91.5 MB</small>', grid)
+    assert re.search(r'<tr data-status="mislabelled" class="wrong">', html)
+    assert '<b class="wrong">1 mislabelled</b>' in html
+
+
+def test_a_square_of_mislabelled_cells_alone_is_red_and_has_no_number(tmp_path: Path) -> None:
+    """All repeats went elsewhere: no median, but the reason; another trouble doesn't hide it."""
+    records = [
+        make_record(make_cell(), [4.0]),
+        make_failure(make_cell(fabric="opa", repeat=1), "failed", "rank 0 raised"),
+        make_mislabelled(make_cell(fabric="opa", repeat=2)),
+    ]
+    html = page_of_records(tmp_path, records)
+    assert re.search(r'<td class="empty wrong">.*>1 mislabelled, 1 failed: n0 had to send', html)
+    assert not re.search(r"\d×", Page(html).text)
+
+
+def test_evidence_stands_with_its_cell_and_by_node(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """Each cell shows its evidence; the section shows counters, formula, congestion and libraries' words."""
+    cells, evidence = (section(campaign[2], name) for name in ("cells", "evidence"))
+    assert "verified 104 % of formula" in cells
+    assert "every node sent 104 % of what a ring all-reduce had to, over eth0" in cells
+    for said in (
+        "91,520,000",
+        "88,000,000–92,400,000",
+        "104 %",
+        "tcp_retransmits",
+        "gloo: Connecting over opa0",
+    ):
+        assert said in evidence
+
+
+def test_what_else_differed_is_told_by_pair(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """The one pair with a second change is spelled out, the others are said to have none."""
+    text = section(campaign[2], "differed")
+    assert "In 15 of 16 compared pairs nothing but the fabric differed." in text
+    kernels = "kernel (6.12.8-amd64; 6.13.0-amd64 against 6.12.8-amd64)"
+    assert f"vgg16 over gloo, 4 GPUs: opa against ethernet: {kernels}." in text
+    assert "resnet50 over gloo, 16 GPUs: opa against ethernet: nothing but the fabric." in text
+    assert "GLOO_SOCKET_IFNAME" in text
+
+
+def test_pairs_that_differ_in_much_name_the_first(tmp_path: Path) -> None:
+    """Three differences are spelled out, shortened if long; the rest is counted."""
+    records = [make_record(make_cell(fabric=fabric)) for fabric in ("ethernet", "opa")]
+    records[1].provenance |= {"python": "3.12.1", "fabricbench": "0.2.0", "revision": "x" * 200}
+    for rank in records[1].provenance["ranks"]:
+        rank["environment"]["NCCL_ALGO"] = "Ring"
+    text = section(page_of_records(tmp_path, records), "differed")
+    assert "NCCL_ALGO (Ring against not set), fabricbench (0.2.0 against 0.1.0)" in text
+    assert "and 1 more in the table." in text
+    assert "More than the fabric differed in every compared pair:" in text
+
+
+def test_several_ports_are_shown_with_their_line_rate(tmp_path: Path) -> None:
+    """Four ports a node stand as 4 × 25 Gbit/s, and as 100 Gbit/s of a node in how it was run."""
+    record = make_record(make_cell())
+    record.cell.fabric["ports_per_node"] = 4
+    record.evidence["rails"] = {node: ["eno1", "eno2", "eno3", "eno4"] for node in ("n0", "n1", "n2", "n3")}
+    html = page_of_records(tmp_path, [record])
+    assert "ethernet4 × 25 Gbit/s, emulated" in section(html, "grid")
+    assert "eno1, eno2, eno3, eno4" in section(html, "run")
+    assert "100 Gbit/s" in section(html, "run")
+
+
+def test_records_from_before_evidence_are_said_to_be_not_judged(tmp_path: Path) -> None:
+    """No evidence is no error, and isn't called verified."""
+    record = make_record(make_cell(), evidence={})
+    assert "0 of 1 cell: the bytes were counted" in (text := Page(page_of_records(tmp_path, [record])).text)
+    assert "1 not judged." in text
+
+
 def test_ratio_is_shown_to_the_first_fabric(tmp_path: Path) -> None:
     """256 images in 0.2 s against 0.4 s: 2.00×."""
     records = [make_record(make_cell(), [4.0]), make_record(make_cell(fabric="opa"), [2.0])]
@@ -162,6 +255,7 @@ def test_text_from_records_and_config_stays_text(tmp_path: Path) -> None:
     fabric = dict(make_cell().fabric) | {"name": "<b>eth</b>"}
     good = make_record(make_cell("micro"))
     good.evidence["emulation"]["delay"] = EVIL
+    good.evidence |= {"words": [EVIL], "because": EVIL, "rails": {"n0": [EVIL]}}
     good.provenance["ranks"][0]["host"] = [EVIL]
     records = [good, make_failure(make_cell(), "failed", EVIL)]
     for record in records:
@@ -171,7 +265,7 @@ def test_text_from_records_and_config_stays_text(tmp_path: Path) -> None:
     grid["campaign"] |= {"name": EVIL, "note": "</code></pre><script>"}
     page = Page(page_of(tmp_path, grid, partial=True, command=EVIL, note=EVIL))
     assert page.count("script") == 1
-    assert page.text.count(EVIL) >= 6
+    assert page.text.count(EVIL) >= 9
     assert "<b>eth</b>" in page.text
 
 

@@ -20,7 +20,7 @@ class Headline:
     step_s: float = nan
     """Median time per step in seconds, as measured (not divided by the time scale)."""
     of_line_rate: float = nan
-    """Bus bandwidth as a share of the link as shaped (micro only)."""
+    """Bus bandwidth as a share of a node's links as shaped, all its ports (micro only)."""
     reason: str = ""
 
 
@@ -95,9 +95,14 @@ def _micro(record: Record) -> Headline:
     return Headline(unit=unit, reason=f"no samples of {', '.join(MICRO_METRICS)}")
 
 
+def ports_per_node(cell: Cell) -> int:
+    """Ports of the fabric on each node; 1 in records from before there could be several."""
+    return int(cell.fabric.get("ports_per_node") or 1)
+
+
 def _share(bit_s: float, cell: Cell) -> float:
-    line_rate = cell.fabric.get("link_bit_s")
-    return bit_s / float(line_rate) if line_rate else nan
+    link_bit_s = cell.fabric.get("link_bit_s")
+    return bit_s / (float(link_bit_s) * ports_per_node(cell)) if link_bit_s else nan
 
 
 def _median_step_s(record: Record) -> float:

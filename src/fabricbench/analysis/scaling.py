@@ -15,7 +15,7 @@ CURVE_COLUMNS = [
     "samples",
     "repeats",
     *(f"{what}_{at}" for what in ("time_s", "bandwidth_bit_s") for at in ("p10", "median", "p90")),
-    "link_bit_s",
+    "line_rate_bit_s",
     "of_line_rate",
 ]
 
@@ -43,12 +43,14 @@ def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     """One row per message size of every ok micro cell's series, over all samples and repeats.
 
     time_s_{p10,median,p90} in s (ping-pong: one way); bandwidth_bit_s_{…} bus bandwidth in bit/s at that
-    time's quantile (p10 is the slow end); link_bit_s as shaped; of_line_rate the median's share of it.
+    time's quantile (p10 is the slow end); line_rate_bit_s of a node as shaped, all its ports together;
+    of_line_rate the median's share of it.
     """
     micro = cells[(cells["status"] == "ok") & (cells["kind"] == "micro")]
     sized = samples[samples["metric"].isin(MICRO_METRICS) & samples["bytes"].notna()]
-    columns = ["cell", "workload", "backend", "gpus", "fabric", "link_bit_s"]
-    joined = sized.merge(micro[columns], on="cell", how="inner")
+    columns = ["cell", "workload", "backend", "gpus", "fabric", "line_rate_bit_s"]
+    rated = micro.assign(line_rate_bit_s=micro["link_bit_s"] * micro["ports_per_node"].astype(float))
+    joined = sized.merge(rated[columns], on="cell", how="inner")
     if joined.empty:
         return pd.DataFrame(columns=CURVE_COLUMNS)
     groups = joined.groupby(CURVE_KEY, sort=False)
@@ -56,7 +58,7 @@ def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
         samples=("value", "size"),
         repeats=("cell", "nunique"),
         time_s_median=("value", "median"),
-        link_bit_s=("link_bit_s", "first"),
+        line_rate_bit_s=("line_rate_bit_s", "first"),
     )
     table["time_s_p10"] = groups["value"].quantile(0.1)
     table["time_s_p90"] = groups["value"].quantile(0.9)
@@ -68,5 +70,5 @@ def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     carried_bit = table["bytes"].astype(float) * 8 * np.array(factor)
     for at, time_at in (("p10", "p90"), ("median", "median"), ("p90", "p10")):
         table[f"bandwidth_bit_s_{at}"] = carried_bit / table[f"time_s_{time_at}"]
-    table["of_line_rate"] = table["bandwidth_bit_s_median"] / table["link_bit_s"]
+    table["of_line_rate"] = table["bandwidth_bit_s_median"] / table["line_rate_bit_s"]
     return table[CURVE_COLUMNS]

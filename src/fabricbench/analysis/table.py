@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fabricbench.analysis.headline import Headline, headline
+from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
+from fabricbench.analysis.headline import Headline, headline, ports_per_node
+from fabricbench.analysis.names import by_node
 from fabricbench.cell import Cell, canonical_json
 from fabricbench.errors import RecordError
 from fabricbench.record import Record, Series, failure_path, read_record, write_atomically
@@ -21,6 +23,8 @@ from fabricbench.record import Record, Series, failure_path, read_record, write_
 Json = Mapping[str, Any]
 
 FACTS_SCHEMA = 1
+MISLABELLED = "mislabelled"
+"""Status and verdict of a cell whose bytes went elsewhere; whatever else its record says, it has no value."""
 NAMED_PARAMS = ("model", "case", "flow", "test")
 """Parameters that name what a workload computes, the first that is there."""
 
@@ -40,11 +44,16 @@ CELL_DTYPES = {
     "repeat": "Int64",
     "status": "string",
     "reason": "string",
+    "evidence": "string",
+    "because": "string",
+    "of_formula": "float64",
+    "rails": "string",
     "accepted": "bool",
     "demonstration": "bool",
     "emulated": "bool",
     "rate_bit_s": "float64",
     "link_bit_s": "float64",
+    "ports_per_node": "Int64",
     "scale_bytes": "float64",
     "scale_time": "float64",
     "value": "float64",
@@ -67,6 +76,12 @@ SAMPLE_DTYPES = {
     "n": "int64",
     "value": "float64",
 }
+FRAMES: dict[str, dict[str, str]] = {
+    "cells": CELL_DTYPES,
+    "samples": SAMPLE_DTYPES,
+    "differences": DIFFERENCE_DTYPES,
+}
+"""The tables that are files of their own, with their columns."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class Tables:
     """One row per cell of the grid, and per combination that it doesn't support."""
     samples: pd.DataFrame
     """One row per raw sample of the cells of status ok."""
+    differences: pd.DataFrame
+    """What else differed, one row per difference of every compared pair; see analysis.differences."""
     facts: dict[str, Any]
     """{"schema", "cells": {id: {facts, evidence, phases_s, provenance}}, "provenance": [distinct values]}."""
 
@@ -90,6 +107,16 @@ class _Outcome:
     record: Record | None = None
     headline: Headline = field(default_factory=Headline)
     times: Json = field(default_factory=dict)
+    proof: Json = field(default_factory=dict)
+
+
+def fabric_order(grid: Json) -> list[str]:
+    """The fabrics of the grid by name; the first one is what the others are compared with."""
+    used = [str(entry["cell"]["fabric"]["name"]) for entry in grid["cells"]]
+    used += [str(entry["fabric"]) for entry in grid["unsupported"]]
+    configured = grid["campaign"].get("fabrics", {})
+    named = [str(name) for name in configured] if isinstance(configured, Mapping) else []
+    return [name for name in dict.fromkeys([*named, *used]) if name in set(used)]
 
 
 def collect(grid: Json, results: Path) -> Tables:
@@ -109,14 +136,16 @@ def collect(grid: Json, results: Path) -> Tables:
     return Tables(
         cells=_frame(rows, CELL_DTYPES),
         samples=_samples(good),
+        differences=differences(good, fabric_order(grid)),
         facts=_facts([outcome.record for _, outcome in outcomes if outcome.record]),
     )
 
 
 def write_tables(tables: Tables, folder: Path) -> None:
-    """Write cells and samples (.parquet and .csv) and facts.json; each file appears whole or not at all."""
+    """Write every table (.parquet and .csv) and facts.json; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in (("cells", tables.cells), ("samples", tables.samples)):
+    for name in FRAMES:
+        frame = getattr(tables, name)
         _write_parquet(frame, folder / f"{name}.parquet")
         write_atomically(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
     write_atomically(folder / "facts.json", json.dumps(tables.facts, ensure_ascii=False, indent=1) + "\n")
@@ -126,11 +155,13 @@ def read_tables(folder: Path) -> Tables:
     """The inverse of `write_tables`; raises RecordError naming what can't be read."""
     try:
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        cells = pd.read_parquet(folder / "cells.parquet").astype(CELL_DTYPES)
-        samples = pd.read_parquet(folder / "samples.parquet").astype(SAMPLE_DTYPES)
+        frames = {
+            name: pd.read_parquet(folder / f"{name}.parquet").astype(dtypes)
+            for name, dtypes in FRAMES.items()
+        }
     except (OSError, ValueError, KeyError) as error:
         raise RecordError(f"{folder}: tables can't be read: {error}; collect them again") from None
-    return Tables(cells=cells, samples=samples, facts=facts)
+    return Tables(facts=facts, **frames)
 
 
 def _outcome(identity: str, results: Path) -> _Outcome:
@@ -145,13 +176,16 @@ def _outcome(identity: str, results: Path) -> _Outcome:
         if record.id != identity:
             raise RecordError(f"{place}: holds cell {record.id}, not {identity}")
         _check_samples(record, place)
-        times = _times(record)
+        times, proof = _times(record), _proof(record)
+        if proof["evidence"] == MISLABELLED or record.status == MISLABELLED:
+            reason = record.reason or proof["because"]
+            return _Outcome(MISLABELLED, reason, record, times=times, proof=proof)
         if record.status != "ok":
-            return _Outcome(record.status, record.reason, record, times=times)
+            return _Outcome(record.status, record.reason, record, times=times, proof=proof)
         if place != path:
             raise RecordError(f"{place}: a failure record that says ok; remove it and run again")
         found = headline(record)
-        return _Outcome("ok", record.reason or found.reason, record, found, times)
+        return _Outcome("ok", record.reason or found.reason, record, found, times, proof)
     except (RecordError, TypeError, ValueError, KeyError, AttributeError) as error:
         return _Outcome("unreadable", str(error))
 
@@ -186,6 +220,7 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "emulated": cell.launcher == "emulated",
         "rate_bit_s": _number(cell.fabric.get("rate_bit_s")),
         "link_bit_s": _number(cell.fabric.get("link_bit_s")),
+        "ports_per_node": ports_per_node(cell),
         "scale_bytes": _number(cell.scale["bytes"]),
         "scale_time": _number(cell.scale["time"]),
         "value": found.value,
@@ -193,6 +228,7 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "step_s": found.step_s,
         "of_line_rate": found.of_line_rate,
         **outcome.times,
+        **outcome.proof,
         "log": _log(identity, results),
         "params": canonical_json(cell.params),
     }
@@ -225,6 +261,18 @@ def _times(record: Record) -> dict[str, Any]:
     duration_s = _number(record.phases_s.get("total", by_clock))
     measured_s = _number(record.phases_s.get("measured"))
     return {"start": start, "end": end, "duration_s": duration_s, "overhead_s": duration_s - measured_s}
+
+
+def _proof(record: Record) -> dict[str, Any]:
+    """What the counters say of the cell's fabric; empty for records from before they were judged."""
+    evidence = record.evidence
+    rails = {node: ", ".join(names) for node, names in (evidence.get("rails") or {}).items()}
+    return {
+        "evidence": evidence.get("verdict") or "",
+        "because": evidence.get("because") or "",
+        "of_formula": _number(evidence.get("of_formula")),
+        "rails": by_node(rails.items()),
+    }
 
 
 def _moment(text: str) -> datetime | None:

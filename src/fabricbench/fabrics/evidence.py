@@ -73,7 +73,12 @@ def judge(evidence: Json, nodes: int) -> Verdict:
         return Verdict(NOT_APPLICABLE, "one node: its ranks talk over loopback or shared memory, lawfully")
     formula = evidence.get("formula", {"nodes": {}})
     expected = {
-        node: Traffic(**{name: tuple(value) if name in WAYS else value for name, value in plain.items()})
+        node: Traffic(
+            tx_bytes=tuple(plain["tx_bytes"]),
+            rx_bytes=tuple(plain["rx_bytes"]),
+            tx_messages=plain["tx_messages"],
+            rx_messages=plain["rx_messages"],
+        )
         for node, plain in formula["nodes"].items()
     }
     most = max((_least(one, way) for one in expected.values() for way in WAYS), default=0.0)

@@ -45,7 +45,10 @@ def main(work: Path) -> int:
         enter=[node.enter for node in nodes],
         store=f"{nodes[0].management_address}:{STORE_PORT}",
         shaping=shaping,
-        peers=tuple(emulation.address(0, k) for k in range(cell.nodes)),
+        peers={
+            node.name: [emulation.address(rail, k) for rail, _ in enumerate(cell.fabric["interface"])]
+            for k, node in enumerate(nodes)
+        },
     )
     os._exit(start_ranks(cell, work, seats))
 

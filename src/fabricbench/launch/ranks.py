@@ -13,8 +13,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,8 @@ class Seats:
     """How the links are emulated, for the record; None for real ones."""
     listener: int | None = None
     """Descriptor of a socket already bound to the store's port, for rank 0."""
-    peers: tuple[str, ...] = ()
-    """Addresses of all nodes on the fabric under test, where they are known."""
+    peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Each node's addresses on the fabric under test, by rail, where they are known."""
 
 
 def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:

@@ -162,7 +162,7 @@ def _line_rates(axes: Axes, curves: pd.DataFrame, fabrics: Sequence[str], shown:
     """One dashed line per distinct rate, in the first such fabric's colour, named once."""
     drawn: set[float] = set()
     for name in shown:
-        rates = curves.loc[curves["fabric"] == name, "link_bit_s"].dropna()
+        rates = curves.loc[curves["fabric"] == name, "line_rate_bit_s"].dropna()
         if rates.empty or float(rates.iloc[0]) in drawn:
             continue
         rate = float(rates.iloc[0])

@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from fabricbench.analysis.stats import over_repeats, ratio_to_first
+from fabricbench.analysis.table import MISLABELLED
 from fabricbench.report import words
 
 STEPS = (0.04, 0.15, 0.35, 0.8)
 """Bounds on |log2 ratio| between one depth of colour and the next."""
-REASON_LENGTH = 90
+REASON_LENGTH = 120
 NBSP = "\u00a0"
 
 
@@ -27,6 +28,8 @@ class Square:
     """CSS class: lower-1 … lower-4, same, higher-1 … higher-4, or none."""
     why: str = ""
     demonstration: bool = False
+    mislabelled: bool = False
+    """A cell's bytes went elsewhere, which `why` then says first."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,9 @@ def _square(row: Mapping[Any, Any] | None, cells: pd.DataFrame | None, baseline:
     if cells is None:
         return Square(why="not in the grid")
     absent = _absent(cells)
+    mislabelled = bool((cells["status"] == MISLABELLED).any())
     if row is None:
-        return Square(why=absent)
+        return Square(why=absent, mislabelled=mislabelled)
     ratio = float(row["ratio"])
     n = words.plural(int(row["n"]), "repeat").replace(" ", NBSP)
     return Square(
@@ -109,12 +113,14 @@ def _square(row: Mapping[Any, Any] | None, cells: pd.DataFrame | None, baseline:
         tone="base" if baseline else _tone(ratio),
         why=absent,
         demonstration=bool(row["demonstration"]),
+        mislabelled=mislabelled,
     )
 
 
 def _absent(cells: pd.DataFrame) -> str:
-    """What didn't give a value, by status, with the first reason."""
+    """What didn't give a value, by status, with the first reason; mislabelled cells come first."""
     bad = cells[(cells["status"] != "ok") | cells["value"].isna()]
+    bad = bad.sort_values("status", key=lambda status: status != MISLABELLED, kind="stable")
     if bad.empty:
         return ""
     found = [str(status) for status in bad["status"]]
@@ -124,7 +130,7 @@ def _absent(cells: pd.DataFrame) -> str:
     )
     reason = next((str(reason) for reason in bad["reason"] if reason), "")
     if len(reason) > REASON_LENGTH:
-        reason = reason[:REASON_LENGTH].rstrip() + "…"
+        reason = f"{reason[:REASON_LENGTH].rsplit(' ', 1)[0]} …"
     return f"{head}: {reason}" if reason else head
 
 

@@ -20,11 +20,14 @@ METRICS = {
 
 @dataclass(frozen=True)
 class DataTable:
-    """Texts to show; columns named in `numeric` are aligned to the right."""
+    """Texts to show; columns named in `numeric` are aligned to the right, those in `wrap` may be long."""
 
     columns: list[str]
     rows: list[list[str]]
     numeric: frozenset[str] = frozenset()
+    wrap: frozenset[str] = frozenset()
+    wrong: frozenset[int] = frozenset()
+    """Rows, by place, of cells that aren't what they say."""
 
 
 @dataclass(frozen=True)

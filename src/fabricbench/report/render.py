@@ -13,9 +13,9 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fabricbench.analysis.table import Tables
+from fabricbench.analysis.table import MISLABELLED, Tables, fabric_order
 from fabricbench.record import write_atomically
-from fabricbench.report import setting, words
+from fabricbench.report import proven, setting, words
 from fabricbench.report.heatmap import heatmap
 from fabricbench.report.panels import message_groups, scaling_groups
 
@@ -37,6 +37,10 @@ class CellLine:
     demonstration: bool
     value: str
     value_key: str
+    evidence: str
+    because: str
+    """Of the evidence's verdict, unless `reason` says it."""
+    of_formula: str
     repeat: str
     start: str
     duration: str
@@ -75,10 +79,10 @@ def render(
 def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: bool) -> dict[str, Any]:
     """All that the template shows, as texts and small frozen objects."""
     cells = tables.cells
-    fabrics = setting.fabric_order(grid)
+    fabrics = fabric_order(grid)
     lines = [_line(row, out) for row in cells.to_dict("records")]
     troubles = [line for line in lines if line.status not in ("ok", "unsupported") and not line.accepted]
-    evidence, evidence_left_out = setting.counters(tables)
+    troubles.sort(key=_other_than_mislabelled)
     return {
         "campaign": str(grid["campaign"].get("name", "campaign")),
         "summary": setting.summary(cells, fabrics),
@@ -101,16 +105,21 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "config": setting.config_text(grid),
         "versions": setting.versions(tables),
         "shaping": setting.shaping(tables),
-        "evidence": evidence,
-        "evidence_left_out": evidence_left_out,
+        "rails": proven.rails(cells),
+        "evidence": proven.evidence(tables),
+        "differed": proven.differed(tables.differences),
         "plural": words.plural,
     }
 
 
 def _fabrics(cells: pd.DataFrame, fabrics: list[str]) -> list[tuple[str, str]]:
-    """Each fabric with the line rate of the real network, "" where it isn't known."""
-    rates = cells.dropna(subset=["rate_bit_s"]).drop_duplicates("fabric").set_index("fabric")["rate_bit_s"]
-    return [(name, words.bit_rate(float(rates[name])) if name in rates.index else "") for name in fabrics]
+    """Each fabric with a node's line rate on the real network, "" where it isn't known."""
+    rated = cells.dropna(subset=["rate_bit_s", "ports_per_node"]).drop_duplicates("fabric")
+    rates = {
+        str(name): words.ports(int(ports), float(rate))
+        for name, ports, rate in rated[["fabric", "ports_per_node", "rate_bit_s"]].itertuples(index=False)
+    }
+    return [(name, rates.get(name, "")) for name in fabrics]
 
 
 def _period(cells: pd.DataFrame) -> str:
@@ -120,6 +129,10 @@ def _period(cells: pd.DataFrame) -> str:
         return ""
     last = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
     return f"{start:%Y-%m-%d %H:%M} to {last} UTC"
+
+
+def _other_than_mislabelled(line: CellLine) -> bool:
+    return line.status != MISLABELLED
 
 
 def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
@@ -133,6 +146,9 @@ def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
         demonstration=bool(row["demonstration"]),
         value=words.DASH if missing else f"{words.number(row['value'])} {row['unit']}",
         value_key=_key(row["value"]),
+        evidence=str(row["evidence"]),
+        because="" if row["because"] == row["reason"] else str(row["because"]),
+        of_formula=words.share(row["of_formula"]) if row["of_formula"] == row["of_formula"] else "",
         repeat=words.DASH if pd.isna(row["repeat"]) else str(row["repeat"]),
         start=words.DASH if pd.isna(row["start"]) else f"{row['start']:%Y-%m-%d %H:%M:%S}",
         duration=words.seconds(row["duration_s"]),

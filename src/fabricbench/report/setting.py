@@ -1,6 +1,5 @@
 """What a campaign ran on, in plain words: emulation and its assumptions, versions, counters, config."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from fabricbench.analysis.names import natural
 from fabricbench.analysis.stats import counts
 from fabricbench.analysis.table import Tables
 from fabricbench.report import words
@@ -15,7 +15,6 @@ from fabricbench.report.panels import DataTable, emulation_of
 
 Json = Mapping[str, Any]
 
-MOST_COUNTER_ROWS = 2000
 NOT_KEPT = (
     "Start-up latency, eager, rendezvous and segment thresholds, TCP slow start, incast, and the cost of "
     "reduction on shared cores are not kept by a scale model. Where those decide, its ratios don't hold."
@@ -28,15 +27,6 @@ class Assumption:
 
     term: str
     text: str
-
-
-def fabric_order(grid: Json) -> list[str]:
-    """The fabrics of the grid by name; the first one is what ratios are taken to."""
-    used = [str(entry["cell"]["fabric"]["name"]) for entry in grid["cells"]]
-    used += [str(entry["fabric"]) for entry in grid["unsupported"]]
-    configured = grid["campaign"].get("fabrics", {})
-    named = [str(name) for name in configured] if isinstance(configured, Mapping) else []
-    return [name for name in dict.fromkeys([*named, *used]) if name in set(used)]
 
 
 def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
@@ -81,10 +71,10 @@ def assumptions(tables: Tables) -> list[Assumption]:
 
 
 def _links(cells: pd.DataFrame) -> str:
-    rates = cells[["fabric", "rate_bit_s", "link_bit_s"]].dropna().drop_duplicates()
+    rates = cells[["fabric", "ports_per_node", "rate_bit_s", "link_bit_s"]].dropna().drop_duplicates()
     each = [
-        f"{row['fabric']} {words.bit_rate(row['rate_bit_s'])} → {words.bit_rate(row['link_bit_s'])}"
-        for row in rates.to_dict("records")
+        f"{fabric} {words.ports(int(ports), rate)} → {words.ports(int(ports), link)}"
+        for fabric, ports, rate, link in rates.itertuples(index=False)
     ]
     return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
 
@@ -153,7 +143,7 @@ def versions(tables: Tables) -> DataTable:
         provenance = tables.facts["provenance"][entry["provenance"]]
         for pair in _described(provenance):
             seen.setdefault(pair, set()).add(cell)
-    found = sorted(seen.items(), key=lambda item: [_natural(text) for text in item[0]])
+    found = sorted(seen.items(), key=lambda item: [natural(text) for text in item[0]])
     rows = [[what, value, f"{len(cells):,}"] for (what, value), cells in found]
     return DataTable(["what", "value", "cells"], rows, frozenset({"cells"}))
 
@@ -163,10 +153,17 @@ def _described(provenance: Json) -> Iterable[tuple[str, str]]:
         ("fabricbench", "fabricbench"),
         ("revision", "git revision"),
         ("python", "Python"),
-        ("kernel", "kernel"),
     ):
         if provenance.get(name):
             yield label, str(provenance[name])
+    for nodes in provenance.get("nodes") or [{"kernel": provenance.get("kernel")}]:
+        for name, label in (
+            ("kernel", "kernel"),
+            ("clocksource", "clock source"),
+            ("governor", "CPU governor"),
+        ):
+            if nodes.get(name):
+                yield label, str(nodes[name])
     for ranks in provenance.get("ranks") or []:
         if ranks.get("cpu"):
             yield "processor", str(ranks["cpu"])
@@ -179,20 +176,6 @@ def _described(provenance: Json) -> Iterable[tuple[str, str]]:
             yield f"environment: {name}", str(value)
         for path in ranks.get("hidden_config") or []:
             yield "configuration file outside the job", str(path)
-
-
-def counters(tables: Tables) -> tuple[DataTable, int]:
-    """What the kernel counted in the timed region, and how many rows were left out of the page."""
-    rows = []
-    for cell in tables.cells.loc[tables.cells["status"] == "ok", "cell"]:
-        nodes = tables.facts["cells"].get(cell, {}).get("evidence", {}).get("nodes") or {}
-        for node, interfaces in nodes.items():
-            for interface, counted in interfaces.items():
-                received, sent = counted.get("rx_bytes"), counted.get("tx_bytes")
-                rows.append([str(cell), str(node), str(interface), _count(received), _count(sent)])
-    names = ["cell", "node", "interface", "received, bytes", "sent, bytes"]
-    shown = rows[:MOST_COUNTER_ROWS]
-    return DataTable(names, shown, frozenset(names[3:])), len(rows) - len(shown)
 
 
 def shaping(tables: Tables) -> DataTable:
@@ -228,16 +211,6 @@ def _shown(value: Any, show: Callable[[Any], str]) -> str:
     if value is None:
         return words.DASH
     return show(value) if show is str or isinstance(value, int | float) else str(value)
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Sorts n2 before n10, and regardless of case."""
-    parts = re.findall(r"\d+|\D+", text.lower())
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
-
-
-def _count(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int | float) else words.DASH
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:

@@ -58,6 +58,16 @@ def size(value: float) -> str:
     return f"{compact(value)} B"
 
 
+def count(value: float) -> str:
+    """A whole number with its thousands apart."""
+    return f"{value:,.0f}" if isfinite(value) else DASH
+
+
+def ports(number: int, rate: float) -> str:
+    """A node's line rate: `25 Gbit/s`, or `4 × 25 Gbit/s` for several ports."""
+    return bit_rate(rate) if number == 1 or not isfinite(rate) else f"{number} × {bit_rate(rate)}"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 cell`, `2 cells`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

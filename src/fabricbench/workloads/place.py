@@ -36,7 +36,7 @@ def settle(cell: Cell, seat: Seat) -> Place:
     facts = node.probe(ask_names=False)
     rails = node.resolve(cell.fabric, facts)
     if seat.local_rank == 0:
-        peers = [address for address in seat.peers if address not in rails.addresses]
+        peers = {host: own for host, own in seat.peers.items() if host != facts["host"]}
         problems = doctor.preflight(cell.fabric, facts, peers)
         if problems:
             raise LaunchError("; ".join(f"{found.text}: {found.mend}" for found in problems))

@@ -1,8 +1,8 @@
 """A rank's seat: who it is, where it sits, and how it meets the others."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ class Seat:
     """host:port of torch's key-value store; an IPv6 host in brackets."""
     listener: int | None = None
     """Rank 0 may inherit a socket that is already bound to the store's port."""
-    peers: tuple[str, ...] = ()
-    """Addresses of all nodes on the fabric under test, as far as the launcher knows them."""
+    peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Each node's addresses on the fabric under test, by rail, as far as the launcher knows them."""
     shaping: Mapping[str, Any] | None = None
     """How the links are emulated; None for real ones."""
 
