@@ -488,8 +488,8 @@ def test_preflight_tries_the_peers(namespaces):
     def work(nodes):
         def there():
             facts = probe()
-            good = preflight(EMULATED, facts, ["10.77.0.2"])
-            bad = preflight(EMULATED, facts, ["10.77.0.2", "10.77.0.9"])
+            good = preflight(EMULATED, facts, {"n1": ["10.77.0.2"]})
+            bad = preflight(EMULATED, facts, {"n1": ["10.77.0.2"], "n9": ["10.77.0.9"]})
             return [[finding.text for finding in findings] for findings in (good, bad)]
 
         return on(nodes[0], there)
@@ -497,4 +497,4 @@ def test_preflight_tries_the_peers(namespaces):
     good, bad = in_cluster(work)
     assert good == []
     assert len(bad) == 1
-    assert bad[0].startswith("n0 to 10.77.0.9 over eth0: ")
+    assert bad[0].startswith("n0 to n9 over eth0: ")

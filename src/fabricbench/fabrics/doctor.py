@@ -159,41 +159,29 @@ def rails_of(fabric: Mapping[str, Any], nodes: Nodes) -> tuple[dict[str, Rails],
     return rails, problems
 
 
-def preflight(fabric: Mapping[str, Any], facts: NodeFacts, peers: Sequence[str] = ()) -> list[Finding]:
+def preflight(
+    fabric: Mapping[str, Any], facts: NodeFacts, peers: Mapping[str, Sequence[str]] | None = None
+) -> list[Finding]:
     """The problems that would spoil a cell on this node, looked for before its ranks meet.
 
-    `peers`: the other nodes' addresses on the fabric, each of which is tried from the rail in its network.
+    `peers`: the other nodes' addresses on the fabric, in the order of their rails; they are tried.
     """
-    name = str(facts["host"])
-    rails, problems = rails_of(fabric, {name: Node(facts)})
+    node = Node(facts)
+    nodes = {facts["host"]: node}
+    rails, problems = rails_of(fabric, nodes)
     if problems:
         return problems
-    nodes = {name: Node(facts)}
+    own = rails[facts["host"]]
     found = [*_links_up(fabric, nodes, rails), *_ports_active(fabric, nodes, rails)]
     if peers and not any(finding.level == "problem" for finding in found):
         tried: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for index, own in _by_rail(facts, rails[name], peers).items():
-            interface, address = rails[name].interfaces[index], rails[name].addresses[index]
-            answers = reach(interface, address, own, facts["interfaces"][interface]["mtu"])
-            tried[rail_name(fabric, index)] = {peer: vars(answer) for peer, answer in answers.items()}
-        found += _reached(fabric, {name: Node(facts, reach=tried)}, rails)
+        for index, (interface, address) in enumerate(zip(own.interfaces, own.addresses, strict=False)):
+            names = {addresses[index]: peer for peer, addresses in peers.items() if index < len(addresses)}
+            mtu = facts["interfaces"][interface]["mtu"]
+            answers = reach(interface, address, list(names), mtu)
+            tried[rail_name(fabric, index)] = {names[peer]: vars(answer) for peer, answer in answers.items()}
+        found += _reached(fabric, {facts["host"]: Node(facts, reach=tried)}, rails)
     return [finding for finding in found if finding.level == "problem"]
-
-
-def _by_rail(facts: NodeFacts, rails: Rails, peers: Sequence[str]) -> dict[int, list[str]]:
-    """Rail's index → the peers to try from it: those in its network, and on the first all others of its kind."""
-    networks = []
-    for name, address in zip(rails.interfaces, rails.addresses, strict=False):
-        every = [ipaddress.ip_interface(text) for text in facts["interfaces"][name]["addresses"]]
-        networks.append(next(each.network for each in every if str(each.ip) == address))
-    chosen: dict[int, list[str]] = defaultdict(list)
-    for peer in peers:
-        ip = ipaddress.ip_address(peer)
-        same = [index for index, network in enumerate(networks) if network.version == ip.version]
-        near = [index for index in same if ip in networks[index]]
-        if same:
-            chosen[(near or same)[0]].append(peer)
-    return chosen
 
 
 def rail_name(fabric: Mapping[str, Any], index: int) -> str:
