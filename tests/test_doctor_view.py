@@ -163,6 +163,7 @@ def test_on_a_login_node_it_says_what_needs_an_allocation(quick, want, monkeypat
     assert main(["doctor", "--config", "any.yaml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "reach of ethernet can't be checked" in said
+    assert "host name" not in said
     assert "salloc --nodes=2 fabricbench doctor --config any.yaml" in said
     assert "ok torch" in said
 

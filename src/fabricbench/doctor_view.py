@@ -18,6 +18,8 @@ from fabricbench.fabrics.doctor import (
     Wanted,
     check_answers,
     check_emulation,
+    check_hidden,
+    check_software,
     examine,
     in_order,
 )
@@ -45,8 +47,9 @@ def doctor(config: Sequence[Path] | None) -> tuple[list[Finding], dict[str, Node
         want = _without_fabrics(want) if unavailable else want
     elif want.cluster in _SLURM and "SLURM_JOB_ID" not in os.environ:
         nodes = visit.this_machine()
-        found.append(_needs_allocation(want, nodes, config or ()))
-        want = _without_fabrics(want)
+        # A login node is another machine than those that measure: of it, only what they share counts.
+        login = [*check_software(want, nodes), *check_hidden(nodes)]
+        return in_order([_needs_allocation(want, nodes, config or ()), *login]), nodes
     elif want.cluster in _SLURM:
         nodes, expected, words = visit.allocation(want)
         found += check_answers(expected, nodes, words)
@@ -137,6 +140,6 @@ def _without_fabrics(want: Wanted) -> Wanted:
 def _needs_allocation(want: Wanted, nodes: Mapping[str, Node], config: Sequence[Path]) -> Finding:
     names = ", ".join(fabric["name"] for fabric in want.fabrics)
     files = " ".join(map(str, config))
-    text = f"outside a Slurm job, interfaces, rates, adapters and reach of {names} can't be checked"
+    text = f"outside a Slurm job, nodes, interfaces, adapters and reach of {names} can't be checked"
     mend = f"salloc --nodes={want.nodes} fabricbench doctor --config {files}"
     return Finding("allocation", tuple(nodes), "note", text, mend)

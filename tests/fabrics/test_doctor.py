@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cells import a_cell
 from nodes import (
     a_fabric,
     add_bridge,
@@ -28,6 +29,7 @@ from fabricbench.fabrics.doctor import (
     check_emulation,
     examine,
     preflight,
+    wanted,
     which_mpi,
 )
 from fabricbench.fabrics.node import probe
@@ -125,8 +127,8 @@ def test_nothing_is_said_of_nodes_that_are_well():
 )
 def test_what_is_wrong_on_one_node_is_said_with_one_mend(check, level, words, changes):
     """The node is named, and there is exactly this one finding."""
-    wanted = want(ranks_per_node=2, threads_per_rank=2)
-    (finding,) = worst(examine(wanted, two_nodes(**changes)))
+    asked = want(ranks_per_node=2, threads_per_rank=2)
+    (finding,) = worst(examine(asked, two_nodes(**changes)))
     assert (finding.check, finding.level) == (check, level)
     assert words in finding.text
     assert "n1" in finding.nodes
@@ -293,9 +295,15 @@ def with_software(**changes):
         ),
         (want(engine="gloo"), {"torch": {"error": "no module"}}, "problem", "torch can't be imported"),
         (
-            want(environment=[("FI_PROVIDER", "cxi")]),
+            want(environment=[("FI_PROVIDER", "cxi")], backend={"library": "openmpi5"}),
             {"providers": ["tcp", "shm"]},
             "problem",
+            "finds no provider cxi; it has: tcp, shm",
+        ),
+        (
+            want(environment=[("FI_PROVIDER", "cxi")]),
+            {"providers": ["tcp", "shm"]},
+            "warning",
             "finds no provider cxi; it has: tcp, shm",
         ),
         (
@@ -317,6 +325,13 @@ def test_libraries_must_be_what_the_backends_need(wanted, changes, level, words)
     (finding,) = [f for f in worst(examine(wanted, with_software(**changes))) if f.nodes == ("n1",)]
     assert finding.level == level
     assert words in finding.text
+
+
+def test_a_provider_in_layers_is_found_in_its_parts():
+    """verbs;ofi_rxm is one line of fi_info."""
+    wanted = want(environment=[("FI_PROVIDER", "verbs;ofi_rxm")])
+    nodes = with_software(providers=["tcp", "verbs;ofi_rxm"])
+    assert found("libfabric", examine(wanted, {"n1": nodes["n1"]}))[0].level == "ok"
 
 
 def test_what_no_tool_can_tell_is_a_note():
@@ -383,6 +398,20 @@ def ask(wanted, prepare):
 
 
 EMULATED = a_fabric(kind="emulated", rate_bit_s=None)
+
+
+def test_what_cells_want_is_their_most():
+    """Fabrics and uses once each; of ranks and threads those of the fullest node, or machine if emulated."""
+    cells = [
+        a_cell(gpus=2, nodes=2, ranks_per_node=1),
+        a_cell(gpus=8, nodes=4, ranks_per_node=2, threads_per_rank=3),
+        a_cell("train", "gloo", repeat=2),
+    ]
+    made = wanted("slurm", cells)
+    assert [fabric["name"] for fabric in made.fabrics] == ["ethernet"]
+    assert made.engines == {"mpi", "gloo"}
+    assert (made.nodes, made.ranks_per_node, made.threads_per_rank) == (4, 2, 3)
+    assert wanted("emulated", cells).ranks_per_node == 8
 
 
 @pytest.mark.emulated

@@ -5,7 +5,7 @@ import stat
 import sys
 
 import pytest
-from nodes import a_fabric, some_facts
+from nodes import a_fabric, an_interface, some_facts
 
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics import visit
@@ -46,6 +46,19 @@ def test_ends_of_rails_are_those_with_an_address():
     )
     assert rail_ends(Wanted(cluster="slurm", fabrics=fabrics), nodes) == {
         "ethernet": [("n0", "eth0", "10.77.0.1", 1500), ("n1", "eth0", "10.77.0.2", 1500)]
+    }
+
+
+def test_each_rail_has_ends_of_its_own():
+    """A second port reaches second ports, not first ones."""
+    interfaces = {"eth0": an_interface("10.77.0.1/24"), "eth1": an_interface("10.78.0.1/24", mtu=9000)}
+    fabric = a_fabric(interface=["eth0", "eth1"], ports_per_node=2)
+    ends = rail_ends(
+        Wanted(cluster="slurm", fabrics=(fabric,)), {"n0": Node(some_facts(interfaces=interfaces))}
+    )
+    assert ends == {
+        "ethernet": [("n0", "eth0", "10.77.0.1", 1500)],
+        "ethernet rail 1": [("n0", "eth1", "10.78.0.1", 9000)],
     }
 
 

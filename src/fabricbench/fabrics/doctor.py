@@ -39,7 +39,7 @@ _UNRATED_DRIVERS = ("veth", "virtio_net", "tun", "dummy", "bridge", "ifb")
 _MEMLOCK_BYTES = 64 << 20
 _SHM_BYTES = 512 << 20
 _RATE_TOLERANCE = 0.01
-_UCX_ALIASES = ("all", "sm", "shm", "self", "cuda", "rocm", "mm")
+_UCX_ALIASES = ("all", "sm", "shm", "self", "cuda", "rocm", "mm", "ib")
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,13 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
     nodes, most = 1, (1, 1)
     binding: Mapping[str, Any] = {}
     for cell in cells:
-        fabric = _fabric(cell.fabric)
-        fabrics[fabric["name"]] = fabric
-        use = Use(fabric["name"], cell.backend, cell.environment, cell.device)
+        fabrics[cell.fabric["name"]] = cell.fabric
+        use = Use(cell.fabric["name"], cell.backend, cell.environment, cell.device)
         uses.setdefault(repr(use), use)
         nodes = max(nodes, cell.nodes)
         ranks = cell.gpus if cluster == "emulated" else cell.ranks_per_node
         most = max(most, (ranks, cell.threads_per_rank), key=_product)
-        binding = cell.binding if isinstance(cell.binding, Mapping) else {"cpu": cell.binding}
+        binding = cell.binding
     return Wanted(
         cluster=cluster,
         nodes=nodes,
@@ -216,9 +215,9 @@ def check_machines(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
         yield _clock(name, node.facts)
         yield from _governor(name, node.facts)
         yield _load(name, node.facts)
-        yield from _hidden(name, node.facts)
         yield from _shared_memory(name, node.facts)
         yield from _gpus(name, node, want)
+    yield from check_hidden(nodes)
     yield from _cores(want, nodes)
     yield from _container_bridges(nodes)
 
@@ -231,6 +230,12 @@ def check_software(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
             yield from _torch(name, node.software, want)
             yield from _providers(name, node.software, want)
             yield from _transports(name, node.software, want)
+
+
+def check_hidden(nodes: Nodes) -> Iterator[Finding]:
+    """Files outside the job that change what the libraries do."""
+    for name, node in nodes.items():
+        yield from _hidden(name, node.facts)
 
 
 def check_emulation(want: Wanted | None, unavailable: str | None, netem: bool | None) -> Iterator[Finding]:
@@ -619,11 +624,10 @@ def _mpi(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Findi
             }
         )
         text = f"mpi4py loads {first}; backend {', '.join(backends)} says {', '.join(wrong)}"
-        mend = (
-            f"set backends.{backends[0]}.library: {loaded}"
-            if loaded
-            else f"load the module of {wrong[0]}, with an mpi4py that was built for it"
-        )
+        if loaded and len(libraries) == 1:
+            mend = f"set backends.{backends[0]}.library: {loaded}"
+        else:
+            mend = f"load the module of {wrong[0]}, with an mpi4py that was built for it"
         yield Finding("MPI library", (name,), "problem", text, mend)
     else:
         yield Finding("MPI library", (name,), "ok", f"mpi4py loads {first}")
@@ -654,35 +658,43 @@ def _torch(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Fin
 
 def _providers(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Finding]:
     """Whether libfabric has each provider that the cells name."""
-    values = {use.environment["FI_PROVIDER"] for use in want.uses if use.environment.get("FI_PROVIDER")}
-    needed = sorted(
-        {word for value in values if not value.startswith("^") for word in re.split(r"[;,+]", value)}
-    )
-    yield from _found_by(name, "libfabric", "fi_info", "provider", needed, software["providers"])
+    own = ("mpich", "intel-mpi")  # these bring a libfabric of their own, which fi_info needn't know
+    needed: dict[str, bool] = {}
+    for use in want.uses:
+        value = use.environment.get("FI_PROVIDER") or ""
+        sure = use.backend["engine"] != "mpi" or (use.backend.get("library") or "mpich") not in own
+        for word in [] if value.startswith("^") else filter(None, re.split(r"[;,+]", value)):
+            needed[word] = needed.get(word, False) or sure
+    found = software["providers"]
+    if found is not None:
+        found = list(dict.fromkeys(word for each in found for word in each.split(";")))
+    yield from _found_by(name, "libfabric", "fi_info", "provider", needed, found)
 
 
 def _transports(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Finding]:
     """Whether UCX has each transport that the cells name."""
-    values = {use.environment["UCX_TLS"] for use in want.uses if use.environment.get("UCX_TLS")}
-    words = {word for value in values if not value.startswith("^") for word in value.split(",")}
-    needed = sorted(word for word in words if not word.startswith(_UCX_ALIASES))
+    values = [use.environment.get("UCX_TLS") or "" for use in want.uses]
+    words = {word for value in values if not value.startswith("^") for word in value.split(",") if word}
+    needed = {word: True for word in words if not word.startswith(_UCX_ALIASES)}
     yield from _found_by(name, "UCX", "ucx_info", "transport", needed, software["transports"])
 
 
 def _found_by(
-    name: str, library: str, tool: str, what: str, needed: Sequence[str], found: Sequence[str] | None
+    name: str, library: str, tool: str, what: str, needed: Mapping[str, bool], found: Sequence[str] | None
 ) -> Iterator[Finding]:
+    """What a library's own tool finds of what is needed; True in `needed`: the tool's word is final."""
     if not needed:
         return
-    asked = ", ".join(needed)
-    lacking = [word for word in needed if not any(each.startswith(word) for each in found or ())]
+    asked = ", ".join(sorted(needed))
+    lacking = sorted(word for word in needed if not any(each.startswith(word) for each in found or ()))
     if found is None:
         text = f"{tool} isn't on PATH: whether {library} has {what} {asked} shows when a cell runs"
-        yield Finding(library, (name,), "note", text, f"put {tool} of the {library} that MPI uses on PATH")
+        yield Finding(library, (name,), "note", text, f"put {tool} of the {library} in use on PATH")
     elif lacking:
         text = f"{tool} finds no {what} {', '.join(lacking)}; it has: {', '.join(found) or 'none'}"
         mend = f"load the {library} that the cluster provides, or name another {what}"
-        yield Finding(library, (name,), "problem", text, mend)
+        level = "problem" if any(needed[word] for word in lacking) else "warning"
+        yield Finding(library, (name,), level, text, mend)
     else:
         yield Finding(library, (name,), "ok", f"{what} {asked} found by {tool}")
 
@@ -730,13 +742,6 @@ def _mend_of_names(fabric: Mapping[str, Any]) -> str:
     if fabric.get("subnet"):
         return f"correct fabrics.{name}.subnet to the network that `ip address` shows on the nodes"
     return f"write every node's name into fabrics.{name}.adapter, as [mlx5_0, mlx5_2]"
-
-
-def _fabric(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell's fabric with every key that the checks read."""
-    plain = {"adapter": [], "subnet": None, "port": 1, "provider": None, "ports_per_node": 1} | dict(given)
-    plain["interface"] = [given["interface"]] if isinstance(given["interface"], str) else given["interface"]
-    return plain
 
 
 def _uses_cuda(want: Wanted) -> bool:
