@@ -126,6 +126,15 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Along one axis, every other value against the baseline."""
+
+    by: str
+    """fabric, backend or library."""
+    baseline: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Campaign:
     """The whole configuration. Everything by name is sorted, so that the order of keys is no difference."""
 
@@ -138,6 +147,13 @@ class Campaign:
     """GPU counts of workloads that don't have their own."""
     repeats: int
     """Repeats of workloads that don't have their own."""
+    seed: int
+    """Draws the order of cells within each block."""
+    compare: tuple[Comparison, ...]
+    margin: float
+    """A share: below it two sides are equivalent."""
+    pair_within_s: float
+    allow_version_differences: bool
     accept_failures: bool
     environment: Mapping[str, str | None]
     only: tuple[Matcher, ...]

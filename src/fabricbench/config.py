@@ -8,7 +8,16 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fabricbench.campaign import Campaign, Cluster, Matcher, Scale, Workload
+from fabricbench.campaign import (
+    Backend,
+    Campaign,
+    Cluster,
+    Comparison,
+    Fabric,
+    Matcher,
+    Scale,
+    Workload,
+)
 from fabricbench.config_network import (
     check_shared,
     environment,
@@ -21,7 +30,7 @@ from fabricbench.config_schema import did_you_mean, properties, schema, schema_m
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
 from fabricbench.torchvision_models import classifiers
-from fabricbench.units import parse_duration, parse_sizes
+from fabricbench.units import parse_duration, parse_share, parse_sizes
 
 _IMAGE_SIZE = {"inception_v3": 299}
 _RESERVED_CAMPAIGNS = ("templates", "references")
@@ -128,6 +137,11 @@ class _Parser:
             workloads=workloads,
             gpus=tuple(sorted(set(config["gpus"]))),
             repeats=config["repeats"],
+            seed=config["seed"],
+            compare=self._comparisons(fabrics, backends),
+            margin=self._quantity(_positive_share, "margin", config["margin"], 0.05),
+            pair_within_s=self._quantity(_positive_duration, "pair_within", config["pair_within"], 3600.0),
+            allow_version_differences=config["allow_version_differences"],
             accept_failures=config["accept_failures"],
             environment=environment(config["environment"]),
             only=self._matchers("only", config["only"], workloads.values()),
@@ -148,6 +162,26 @@ class _Parser:
             self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
         binding = parse_binding(value["binding"], value["gpus_per_node"], self._mistake)
         return Cluster(**{**value, "binding": binding, "scale": Scale(**value["scale"])})
+
+    def _comparisons(
+        self, fabrics: Mapping[str, Fabric], backends: Mapping[str, Backend]
+    ) -> tuple[Comparison, ...]:
+        """The axes asked for, each once; fabrics from the first by name if none is."""
+        libraries = {backend.options.get("library") for backend in backends.values()} - {None}
+        known = {
+            "fabric": sorted(fabrics),
+            "backend": sorted(backends),
+            "library": sorted(map(str, libraries)),
+        }
+        asked = self._config["compare"] or [{"by": "fabric", "baseline": known["fabric"][0]}]
+        for index, value in enumerate(asked):
+            if value["baseline"] not in known[value["by"]]:
+                hint = did_you_mean(value["baseline"], known[value["by"]])
+                text = f"{value['baseline']!r} is no {value['by']} here; {hint}"
+                self._mistake(f"compare.{index}.baseline", text)
+            if value["by"] in [other["by"] for other in asked[:index]]:
+                self._mistake(f"compare.{index}.by", f"{value['by']!r} is there twice; keep one baseline")
+        return tuple(Comparison(**value) for value in asked)
 
     def _workload(self, name: str, cluster: Cluster) -> Workload:
         config, path = self._config, f"workloads.{name}"
@@ -251,6 +285,13 @@ def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given["workloads"].items()
     }
     return {**given, "workloads": workloads}
+
+
+def _positive_share(value: float | str) -> float:
+    share = parse_share(value)
+    if share <= 0:
+        raise ValueError("must be above 0")
+    return share
 
 
 def _positive_duration(value: float | str) -> float:

@@ -3,10 +3,11 @@
 The only place that knows what makes a cell another cell, and what is unsupported.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,7 @@ class Grid:
 
 
 class _Point(NamedTuple):
-    """One point of the grid; points sort in the order of running."""
+    """One point of the grid."""
 
     repeat: int
     workload: str
@@ -76,11 +77,12 @@ class _Point(NamedTuple):
 def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_code_key) -> Grid:
     """The grid of a campaign: blocks (repeats) first, within each the fabrics next to each other.
 
+    Which group of fabrics comes first in a block, and which fabric in a group, is drawn by the seed.
     `code_key` gives the key of (workload kind, launcher). Raises ConfigError when nothing is left.
     """
     cells = []
     unsupported: dict[Unsupported, None] = {}
-    for point in sorted(_points(campaign)):
+    for point in sorted(_points(campaign), key=partial(_place, campaign.seed)):
         if reason := _why_not(campaign, point):
             row = Unsupported(point.workload, point.fabric, point.backend, point.gpus, reason)
             unsupported[row] = None
@@ -166,6 +168,16 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
             point = _Point(repeat, workload.name, gpus, backend, fabric)
             if _left_in(campaign, point) and _left_in(workload, point):
                 yield point
+
+
+def _place(seed: int, point: _Point) -> tuple[int, bytes, bytes]:
+    """Where a point stands in the order of running: a draw of its own, so that one more moves no other."""
+    group = f"{seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
+    return point.repeat, _draw(group), _draw(f"{group} {point.fabric}")
+
+
+def _draw(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _left_in(rules: Campaign | Workload, point: _Point) -> bool:

@@ -33,6 +33,8 @@ class Prepared:
     name: str
     cells: Mapping[str, GridCell]
     """By id, which is the record's path below results/<campaign>/ without its ending."""
+    priorities: Mapping[str, int]
+    """By id: what Snakemake runs first, so that blocks run as the grid has them."""
     interfaces: str
     """All interfaces of an emulated node, as words."""
     accept_failures: bool
@@ -79,6 +81,7 @@ def prepare(config: Mapping[str, Any], files: Sequence[str], results: Path, *, m
     return Prepared(
         name=campaign.name,
         cells={cell.id: cell for cell in grid.cells},
+        priorities={cell.id: len(grid.cells) - place for place, cell in enumerate(grid.cells)},
         interfaces=" ".join(interfaces),
         accept_failures=campaign.accept_failures,
         set_aside=set_aside,

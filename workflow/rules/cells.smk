@@ -11,6 +11,7 @@ rule cell:
         cell=r"[^/]+/[^/]+-[0-9a-f]{8}",
     conda:
         "../envs/fabricbench.yaml"
+    priority: priority_of
     resources:
         machine=1,
         timeout_s=timeout_s,

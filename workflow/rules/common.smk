@@ -38,6 +38,10 @@ def canonical_cell(wildcards):
     return CAMPAIGN.cells[wildcards.cell].cell.canonical()
 
 
+def priority_of(wildcards):
+    return CAMPAIGN.priorities[wildcards.cell]
+
+
 def timeout_s(wildcards):
     return ceil(CAMPAIGN.cells[wildcards.cell].timeout_s)
 
