@@ -138,7 +138,7 @@ MISTAKES = [
     ("cluster.binding", {"cpu": [[0], [1, 0]]}, ".cpu: core 0 stands twice; give each local rank"),
     ("cluster.binding", {"cpu": [[0]]}, ".cpu: cores for 1 local ranks, and cluster.gpus_per_node is 2"),
     ("cluster.binding", {"near": "nci"}, ".near: 'nci' is not known; did you mean 'nic'?"),
-    ("workloads.vgg16.device", "cuda", ": 'cuda' is for real machines; on an emulated cluster use replay, or cpu"),
+    ("workloads.vgg16.device", "cuda", ": 'cuda' is for real machines; on an emulated cluster use replay"),
     # quantities
     ("fabrics.ethernet", {"interface": "eth0"}, ".rate: missing; an emulated link needs its rate"),
     ("fabrics.ethernet.rate", 25, ": 25: below 1 kbit/s; a number without a unit is bit/s"),
