@@ -139,6 +139,14 @@ MISTAKES = [
     ("cluster.binding", {"cpu": [[0]]}, ".cpu: cores for 1 local ranks, and cluster.gpus_per_node is 2"),
     ("cluster.binding", {"near": "nci"}, ".near: 'nci' is not known; did you mean 'nic'?"),
     ("workloads.vgg16.device", "cuda", ": 'cuda' is for real machines; on an emulated cluster use replay"),
+    # comparisons
+    ("compare", [{"by": "fabric", "baseline": "ethernot"}], ".0.baseline: 'ethernot' is no fabric here; did"),
+    ("compare", [{"by": "library", "baseline": "mvapich"}], ".0.baseline: 'mvapich' is no library here"),
+    ("compare", [{"by": "fabrics", "baseline": "ethernet"}], ".0.by: 'fabrics' is not known; did you "),
+    ("compare", [{"by": "fabric", "baseline": "ethernet"}] * 2, ".1.by: 'fabric' is there twice; keep one"),
+    ("margin", "0 %", ": '0 %': must be above 0"),
+    ("margin", "5 percent", ": '5 percent': "),
+    ("pair_within", "0 s", ": '0 s': must be above 0"),
     # quantities
     ("fabrics.ethernet", {"interface": "eth0"}, ".rate: missing; an emulated link needs its rate"),
     ("fabrics.ethernet.rate", 25, ": 25: below 1 kbit/s; a number without a unit is bit/s"),
@@ -521,3 +529,14 @@ def test_schema_is_valid() -> None:
     from jsonschema import Draft202012Validator
 
     Draft202012Validator.check_schema(schema())
+
+
+def test_fabrics_are_compared_with_the_first_by_name_unless_the_config_says_otherwise():
+    """Comparisons, margin and the length of a block have defaults."""
+    campaign = parse_config(BASE)
+    assert [vars(one) for one in campaign.compare] == [{"by": "fabric", "baseline": "ethernet"}]
+    assert (campaign.margin, campaign.pair_within_s, campaign.seed) == (0.05, 3600, 1)
+    asked = [{"by": "backend", "baseline": "mpi"}, {"by": "library", "baseline": "mpich"}]
+    campaign = parse_config(BASE | {"compare": asked, "margin": "2 %", "pair_within": "30 min"})
+    assert [vars(one) for one in campaign.compare] == asked
+    assert (campaign.margin, campaign.pair_within_s) == (0.02, 1800)

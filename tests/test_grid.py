@@ -53,11 +53,50 @@ def slugs(config: dict[str, Any]) -> set[str]:
 
 
 def test_cells_are_the_product_block_by_block() -> None:
-    """Every combination is one cell; a block is whole before the next, with fabrics side by side."""
+    """Every combination is one cell; a block is whole before the next."""
     cells = [cell.cell for cell in grid(BASE).cells]
     order = [(c.repeat, c.workload, c.gpus, c.backend["name"], c.fabric["name"]) for c in cells]
     assert len(order) == len(set(order)) == 2 * (2 * 2 * 2 + 2 * 2)
-    assert order == sorted(order)
+    repeats = [repeat for repeat, *_ in order]
+    assert repeats == sorted(repeats)
+
+
+def running_order(config: dict[str, Any]) -> list[tuple[tuple[Any, ...], str]]:
+    """(repeat, workload, gpus, backend) and fabric of all cells as they are run."""
+    cells = [cell.cell for cell in grid(config).cells]
+    return [((c.repeat, c.workload, c.gpus, c.backend["name"]), c.fabric["name"]) for c in cells]
+
+
+def test_fabrics_of_one_group_run_next_to_each_other() -> None:
+    """What is compared runs close together: workload, GPU count and backend change before they come back."""
+    groups = [group for group, _ in running_order(BASE)]
+    assert [group for group, before in zip(groups, [None, *groups], strict=False) if group != before] == list(
+        dict.fromkeys(groups)
+    )
+
+
+def test_no_fabric_always_comes_first() -> None:
+    """The seed draws which fabric of a group is first, in each group anew."""
+    first = {}
+    for group, fabric in running_order(changed("repeats", 10)):
+        first.setdefault(group, fabric)
+    share = list(first.values()).count("ethernet") / len(first)
+    assert 0.3 < share < 0.7
+
+
+def test_the_order_is_drawn_by_the_seed_and_changes_no_cell() -> None:
+    """One seed, one order; another seed orders the same cells otherwise, so nothing is measured again."""
+    other = changed("seed", 2)
+    assert running_order(BASE) == running_order(copy.deepcopy(BASE))
+    assert running_order(other) != running_order(BASE)
+    assert ids(other) == ids(BASE)
+    assert grid(other).campaign["seed"] == 2
+
+
+def test_one_more_fabric_leaves_the_order_of_the_others() -> None:
+    """Each cell draws its own place."""
+    more = changed("fabrics.third", {"interface": "eth9", "rate": "10 Gbit/s"})
+    assert [cell for cell in running_order(more) if cell[1] != "third"] == running_order(BASE)
 
 
 def test_cell_is_fully_resolved() -> None:

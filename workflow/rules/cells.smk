@@ -9,9 +9,9 @@ rule cell:
         f"{RESULTS}/logs/{{cell}}.log",
     wildcard_constraints:
         cell=r"[^/]+/[^/]+-[0-9a-f]{8}",
+    priority: priority_of
     conda:
         "../envs/fabricbench.yaml"
-    priority: priority_of
     resources:
         machine=1,
         timeout_s=timeout_s,
