@@ -29,6 +29,9 @@ TCP = {
 TELLING = ("pause", "ecn", "cnp", "discard", "dropped", "buffer_errors")
 """Parts of the names of a network card's own statistics that speak of congestion."""
 
+REFRESH_S = {"bnxt_en": 1.1}
+"""Drivers whose counters lag: they copy their card's numbers to the host once in this time."""
+
 SIOCETHTOOL, ETHTOOL_GSSET_INFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS = 0x8946, 0x37, 0x1B, 0x1D
 ETH_SS_STATS, ETH_GSTRING_LEN = 1, 32
 
