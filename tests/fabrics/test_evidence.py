@@ -94,9 +94,19 @@ def test_a_range_of_algorithms_is_a_range_of_bytes():
 
 
 def test_few_bytes_prove_nothing():
-    """Below 10 MB a verdict would rest on noise, whatever the counters say."""
-    assert judge(evidence(low=9.9, eth0=0, eth1=10), 2).verdict == "too little to prove"
-    assert judge(evidence(low=10, eth0=0, eth1=10.4), 2).verdict == "mislabelled"
+    """Below 10 MB a proof would rest on noise, whatever the counters say."""
+    assert judge(evidence(low=9.9, eth0=10.4), 2).verdict == "too little to prove"
+    assert judge(evidence(low=9.9, eth0=100), 2).verdict == "too little to prove"
+    assert judge(evidence(low=10, eth0=10.4), 2).verdict == "verified"
+
+
+def test_few_bytes_that_are_missing_are_missed():
+    """Seen elsewhere they disprove the label at any size; seen nowhere they leave it open."""
+    elsewhere = judge(evidence(low=0.5, eth0=0.001, eth1=0.52), 2)
+    assert elsewhere.verdict == "mislabelled"
+    assert "eth1 sent 0.52 MB" in elsewhere.because
+    assert judge(evidence(low=0.5, eth0=0.001), 2).verdict == "unverified"
+    assert judge(evidence(low=0.05, eth0=0.001, eth1=0.05), 2).verdict == "too little to prove"
 
 
 def test_one_node_has_nothing_to_prove():

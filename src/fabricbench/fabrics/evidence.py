@@ -19,6 +19,8 @@ NOT_APPLICABLE, UNVERIFIED = "not applicable", "unverified"
 
 LEAST_BYTES = 10_000_000
 """Below this a cell proves nothing: other traffic of a real node may be as much."""
+LEAST_TO_MISS = 100_000
+"""Payload bytes from which on their absence from a counter is no rounding."""
 SLACK = 1.10
 ELSEWHERE = 0.10
 SLACK_BELOW = 0.90
@@ -89,15 +91,18 @@ def judge(evidence: Json, nodes: int) -> Verdict:
     }
     most = max((_least(one, way) for one in expected.values() for way in WAYS), default=0.0)
     if most < LEAST_BYTES:
+        few = (
+            _contradiction(_way(node, way, one, evidence)) for node, one in expected.items() for way in WAYS
+        )
         text = f"at most {_mb(most)} must have left a node; below {_mb(LEAST_BYTES)} that proves nothing"
-        return Verdict(TOO_LITTLE, text)
+        return next((found for found in few if found), Verdict(TOO_LITTLE, text))
     ways = [
         (node, way)
         for node, one in expected.items()
         for way in sorted(WAYS, key=lambda way: -_least(one, way))
         if _least(one, way) >= LEAST_BYTES
     ]
-    judged = [_judge_node(node, way, expected[node], evidence) for node, way in ways]
+    judged = [_verdict(_way(node, way, expected[node], evidence)) for node, way in ways]
     # Of each node's two ways the busier: the other's bytes may be acknowledgements for a good part.
     busier = {node: one.of_formula for (node, _), one in reversed(list(zip(ways, judged, strict=True)))}
     ratios = [ratio for ratio in busier.values() if ratio]
@@ -160,7 +165,7 @@ class _Way:
         return name, others.get(name, 0.0)
 
 
-def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdict:
+def _way(node: str, way: str, expected: Traffic, evidence: Json) -> _Way:
     """One direction of one node."""
     declared = evidence["declared"][node]
     tx = way == "tx_bytes"
@@ -168,21 +173,31 @@ def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdi
     other_high = (expected.rx_bytes if tx else expected.tx_bytes)[1]
     messages = expected.tx_messages if tx else expected.rx_messages
     unit, headers = declared["unit"], declared["headers"]
-    return _verdict(
-        _Way(
-            node=node,
-            verb="sent" if tx else "received",
-            low=low,
-            wire=(
-                on_the_wire(low, messages, unit, headers),
-                on_the_wire(high, messages, unit, headers),
-            ),
-            answers=headers * other_high / unit,
-            counted={name: counts[way] for name, counts in evidence["nodes"].get(node, {}).items()},
-            idle={name: counts[way] for name, counts in evidence.get("baseline", {}).get(node, {}).items()},
-            declared=declared,
-        )
+    return _Way(
+        node=node,
+        verb="sent" if tx else "received",
+        low=low,
+        wire=(on_the_wire(low, messages, unit, headers), on_the_wire(high, messages, unit, headers)),
+        answers=headers * other_high / unit,
+        counted={name: counts[way] for name, counts in evidence["nodes"].get(node, {}).items()},
+        idle={name: counts[way] for name, counts in evidence.get("baseline", {}).get(node, {}).items()},
+        declared=declared,
     )
+
+
+def _contradiction(way: _Way) -> Verdict | None:
+    """Few bytes can't prove a label, but their absence can disprove it: other traffic only adds to a counter.
+
+    Mislabelled if they were seen elsewhere; unverified if nowhere, since a card's counters may lag.
+    """
+    if way.low < LEAST_TO_MISS or any(name not in way.counted for name in way.names):
+        return None
+    if way.carried >= way.low:
+        return None
+    text = f"{_claim(way)}; {_where(way)}"
+    _, elsewhere = way.busiest()
+    seen = elsewhere >= SLACK_BELOW * way.low
+    return Verdict(MISLABELLED if seen else UNVERIFIED, text, way.ratio)
 
 
 def _verdict(way: _Way) -> Verdict:
@@ -194,10 +209,7 @@ def _verdict(way: _Way) -> Verdict:
         if elsewhere >= way.low:
             return Verdict(MISLABELLED, f"on {way.node}, {name} {way.verb} {_mb(elsewhere)}; {unreadable}")
         return Verdict(UNVERIFIED, f"on {way.node} {unreadable}")
-    most = f"{_mb(way.low)}{'' if way.wire[1] <= way.wire[0] * 1.01 else ' or more'}"
-    claim = (
-        f"{_listed(way.names)} of {way.node} {way.verb} {_mb(way.carried)} of the {most} that it must have"
-    )
+    claim = _claim(way)
     if way.carried < way.low:
         return Verdict(MISLABELLED, f"{claim}; {_where(way)}", way.ratio)
     for name in way.declared["fall_back"]:
@@ -221,6 +233,12 @@ def _verdict(way: _Way) -> Verdict:
         text = f"{claim}: other traffic, retransmissions or another algorithm"
         return Verdict(UNVERIFIED, text, way.ratio)
     return Verdict(VERIFIED, "", way.ratio)
+
+
+def _claim(way: _Way) -> str:
+    least = f"{_mb(way.low)}{'' if way.wire[1] <= way.wire[0] * 1.01 else ' or more'}"
+    names = _listed(way.names)
+    return f"{names} of {way.node} {way.verb} {_mb(way.carried)} of the {least} that it must have"
 
 
 def _where(way: _Way) -> str:

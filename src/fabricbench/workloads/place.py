@@ -16,6 +16,12 @@ from fabricbench.fabrics.counters import REFRESH_S
 from fabricbench.workloads.binding import bind
 from fabricbench.workloads.seat import Seat
 
+NAMING = (
+    *("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "FI_TCP_IFACE", "FI_VERBS_IFACE"),
+    "OMPI_MCA_btl_tcp_if_include",
+)
+"""Variables that name interfaces; a library that finds none of that name says so late, or not at all."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -43,7 +49,9 @@ def settle(cell: Cell, seat: Seat) -> Place:
         problems = doctor.preflight(cell.fabric, facts, peers)
         if problems:
             raise LaunchError("; ".join(f"{found.text}: {found.mend}" for found in problems))
-    os.environ.update(selection.on_node(cell.environment, rails))
+    variables = selection.on_node(cell.environment, rails)
+    check_names(variables, facts)
+    os.environ.update(variables)
     binding = bind(cell, seat, facts, rails)
     path = selection.path(cell.fabric, cell.backend)
     segments = None if seat.shaping is None else seat.shaping["gso_max_segs"]
@@ -52,3 +60,22 @@ def settle(cell: Cell, seat: Seat) -> Place:
     return Place(
         facts, rails, binding, declared, max((REFRESH_S.get(driver, 0.0) for driver in drivers), default=0.0)
     )
+
+
+def check_names(variables: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Raise LaunchError when a variable, as the user may have set it, names an interface that isn't here.
+
+    NCCL's names are prefixes unless `=` comes first, and its `^` excludes; Open MPI also takes subnets.
+    """
+    known = facts["interfaces"]
+    for variable in NAMING:
+        value = variables.get(variable, "")
+        exact = variable != "NCCL_SOCKET_IFNAME" or value.startswith("=")
+        for name in [] if value.startswith("^") else value.removeprefix("=").split(","):
+            if not name or "/" in name or name in known:
+                continue
+            if exact or not any(own.startswith(name) for own in known):
+                raise LaunchError(
+                    f"{variable}={value}: no interface {name!r} on {facts['host']}, which has "
+                    f"{', '.join(known)}; correct it in the config's environment"
+                )
