@@ -108,8 +108,14 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
     """Start the ranks and fill `record` with what they leave; raises the reason when they fail."""
     (work / "cell.json").write_text(record.cell.canonical(), encoding="utf-8")
     environment, unset = cell_environment(record.cell, os.environ)
-    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     record.provenance = runner_provenance(unset)
+    inherited = {name for name in environment if os.environ.get(name) == environment[name]}
+    record.provenance["set"] = {
+        name: value
+        for name, value in sorted(environment.items())
+        if name not in inherited and name not in record.cell.environment
+    }
+    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     command = LAUNCHERS[record.cell.launcher].command(record.cell, work)
     try:
         status = supervise(command, environment, timeout_s)
@@ -175,7 +181,9 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
                 return process.wait(timeout=POLL_S)
             if time.monotonic() > deadline:
                 raise TimedOut(
-                    f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher"
+                    f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher, or, "
+                    "without any progress, ask `fabricbench doctor` whether large packets pass between "
+                    "nodes and no bridge such as docker0 is taken"
                 )
             if os.getppid() != parent:
                 raise LaunchError("whoever started this cell is gone")

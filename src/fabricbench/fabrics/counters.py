@@ -26,6 +26,9 @@ TCP = {
 TELLING = ("pause", "ecn", "cnp", "discard", "dropped", "buffer_errors")
 """Parts of the names of a network card's own statistics that speak of congestion."""
 
+REFRESH_S = {"bnxt_en": 1.1}
+"""Drivers whose counters lag: they copy their card's numbers to the host once in this time."""
+
 
 def read(sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> Counters:
     """Bytes by counter, as of now, since the node came up."""

@@ -37,7 +37,7 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
     with meet(cell, seat) as ranks:
         check_hosts(cell, ranks)
         ranks_up = time.time()
-        region = Region(ranks, seat)
+        region = Region(ranks, seat, place.refresh_s)
         outcome = workload(cell.kind).run(cell, ranks, region)
         own = rank_provenance(cell, place.binding, ranks.library())
         seen = region.seen()

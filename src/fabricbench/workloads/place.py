@@ -12,6 +12,7 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics import doctor, evidence, node, selection
+from fabricbench.fabrics.counters import REFRESH_S
 from fabricbench.workloads.binding import bind
 from fabricbench.workloads.seat import Seat
 
@@ -25,6 +26,8 @@ class Place:
     binding: dict[str, Any]
     declared: dict[str, Any]
     """Which counters of this node must carry the bytes (evidence.declare)."""
+    refresh_s: float
+    """How late these counters may be."""
 
 
 def settle(cell: Cell, seat: Seat) -> Place:
@@ -44,4 +47,8 @@ def settle(cell: Cell, seat: Seat) -> Place:
     binding = bind(cell, seat, facts, rails)
     path = selection.path(cell.fabric, cell.backend)
     segments = None if seat.shaping is None else seat.shaping["gso_max_segs"]
-    return Place(facts, rails, binding, evidence.declare(cell.fabric, path, facts, rails, segments))
+    declared = evidence.declare(cell.fabric, path, facts, rails, segments)
+    drivers = [facts["interfaces"].get(name, {}).get("driver") for name in rails.interfaces]
+    return Place(
+        facts, rails, binding, declared, max((REFRESH_S.get(driver, 0.0) for driver in drivers), default=0.0)
+    )

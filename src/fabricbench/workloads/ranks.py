@@ -115,6 +115,8 @@ class MpiRanks:
         import mpi4py
 
         mpi4py.rc.finalize = False
+        if cell.device == "cuda":
+            take_gpu(cell, seat)  # before MPI starts: a CUDA-aware library takes the current one
         from mpi4py import MPI
 
         self._mpi = MPI
