@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fabricbench.cell import Cell
+from fabricbench.cores import cores_per_rank
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.node import Rails
 from fabricbench.workloads.seat import Seat
-
-# Gloo and NCCL move bytes in a thread of their own. On one core with the rank that waits for it, a short
-# message took 1.8 ms instead of 0.17 (docs/emulation.md), so it gets a core as well.
-ENGINE_THREADS = {"gloo": 1, "nccl": 1, "mpi": 0}
 
 MPOL_DEFAULT, MPOL_BIND = 0, 2
 SYSCALLS = {"x86_64": (238, 239), "aarch64": (237, 236)}
@@ -73,7 +70,7 @@ def _cores(
         return list(how[seat.local_rank])
     ranks = seat.size if cell.launcher == "emulated" else cell.ranks_per_node
     index = seat.rank if cell.launcher == "emulated" else seat.local_rank
-    width = cell.threads_per_rank + ENGINE_THREADS[cell.backend["engine"]]
+    width = cores_per_rank(cell.threads_per_rank, cell.backend["engine"])
     enough = ranks * width <= len(available)
     if how == "none" or (how == "auto" and not enough):
         return available
