@@ -48,7 +48,7 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
         seen = region.seen()
         rails = place.rails
         known = node_provenance(place.facts, rails.interfaces, rails.adapters)
-        of_node = None if seen is None else (place.declared, known)
+        of_node = None if seen is None else (place.declared, known | {"warnings": place.warnings})
         every = ranks.gather((own, seen, of_node))
         if ranks.rank == 0:
             write_result(

@@ -34,6 +34,8 @@ class Place:
     """Which counters of this node must carry the bytes (evidence.declare)."""
     refresh_s: float
     """How late these counters may be."""
+    warnings: list[str]
+    """What the preflight found and the measurement may go on with, by the first rank of a node."""
 
 
 def settle(cell: Cell, seat: Seat) -> Place:
@@ -44,11 +46,13 @@ def settle(cell: Cell, seat: Seat) -> Place:
     """
     facts = node.probe(ask_names=False)
     rails = node.resolve(cell.fabric, facts)
+    warnings: list[str] = []
     if seat.local_rank == 0:
         peers = {host: own for host, own in seat.peers.items() if host != facts["host"]}
-        problems = doctor.preflight(cell.fabric, facts, peers)
-        if problems:
-            raise LaunchError("; ".join(f"{found.text}: {found.mend}" for found in problems))
+        found = doctor.preflight(cell.fabric, facts, peers)
+        if problems := [each for each in found if each.level == "problem"]:
+            raise LaunchError("; ".join(f"{each.text}: {each.mend}" for each in problems))
+        warnings = [f"{each.check}: {each.text}" for each in found]
     variables = selection.on_node(cell.environment, rails)
     check_names(variables, facts)
     os.environ.update(variables)
@@ -57,9 +61,8 @@ def settle(cell: Cell, seat: Seat) -> Place:
     segments = None if seat.shaping is None else seat.shaping["gso_max_segs"]
     declared = evidence.declare(cell.fabric, path, facts, rails, segments)
     drivers = [facts["interfaces"].get(name, {}).get("driver") for name in rails.interfaces]
-    return Place(
-        facts, rails, binding, declared, max((REFRESH_S.get(driver, 0.0) for driver in drivers), default=0.0)
-    )
+    refresh_s = max((REFRESH_S.get(driver, 0.0) for driver in drivers), default=0.0)
+    return Place(facts, rails, binding, declared, refresh_s, warnings)
 
 
 def check_names(variables: Mapping[str, str], facts: Mapping[str, Any]) -> None:
