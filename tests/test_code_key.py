@@ -22,6 +22,7 @@ FILES = (
     "workloads/micro/entry.py",
     "workloads/micro/deep/part.py",
     "workloads/cfd/entry.py",
+    "cores.py",
     "launch/ranks.py",
     "launch/pmi.py",
     "launch/emulated.py",
@@ -69,6 +70,7 @@ def test_syntax_counts_and_words_do_not(tree: Path, old: str, new: str, counts: 
     ("name", "changed"),
     [
         ("workloads/shared.py", EVERY),
+        ("cores.py", EVERY),
         ("launch/pmi.py", EVERY),
         ("workloads/micro/deep/part.py", {("micro", "host"), ("micro", "emulated")}),
         ("workloads/micro/new.py", {("micro", "host"), ("micro", "emulated")}),
@@ -127,6 +129,12 @@ def test_broken_code_is_named(tree: Path) -> None:
 def test_package_has_what_the_table_names(kind: str) -> None:
     """In the package itself, the files that start ranks are where the table says."""
     files = measured_files(PACKAGE, kind, "emulated")
-    assert {"launch/ranks.py", "launch/pmi.py", "launch/emulated.py", "fabrics/emulation.py"} <= set(files)
+    assert {
+        "cores.py",
+        "launch/ranks.py",
+        "launch/pmi.py",
+        "launch/emulated.py",
+        "fabrics/emulation.py",
+    } <= set(files)
     assert any(name.startswith(f"workloads/{kind}/") for name in files)
     assert "launch/host.py" in measured_files(PACKAGE, kind, "host")

@@ -1,5 +1,6 @@
 """`fabricbench doctor` as a user meets it."""
 
+import io
 import json
 import stat
 import sys
@@ -14,7 +15,7 @@ from fabricbench import doctor_view
 from fabricbench.cli import main
 from fabricbench.doctor_view import as_json, as_table, exit_status
 from fabricbench.fabrics import visit
-from fabricbench.fabrics.doctor import Finding, Node, Use, Wanted
+from fabricbench.fabrics.findings import Finding, Node, Use, Wanted
 
 NODES = {f"n{k}": Node(some_facts(f"n{k}")) for k in range(6)}
 FINDINGS = [
@@ -34,7 +35,7 @@ SOFTWARE = {
 
 SRUN = """#!{python}
 # As srun in an allocation of two nodes: the command runs once in each of two namespaces, amid other output.
-import os, sys
+import os, sys, tempfile
 from fabricbench.fabrics import emulation
 arguments = sys.argv[1:]
 assert "--nodes=2" in arguments and "--ntasks-per-node=1" in arguments, arguments
@@ -44,9 +45,14 @@ if init := emulation.fork_init():
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(init, 0)[1]))
 emulation.mount_own_proc()
 nodes, _ = emulation.build(2, [emulation.Link("eth0")])
+told = sys.stdin.buffer.read() if "--input=all" in arguments else b""
 for node in nodes[:{answering}]:
     print("Welcome to", node.name, flush=True)
     if os.fork() == 0:
+        own = tempfile.TemporaryFile()
+        own.write(told)
+        own.seek(0)
+        os.dup2(own.fileno(), 0)
         node.enter()
         os.environ["SLURMD_NODENAME"] = node.name
         os.execv(command[0], command)
@@ -194,13 +200,17 @@ def test_a_node_that_doesnt_answer_is_a_problem(namespaces, allocation, want, ca
     assert "problem node answers n1 n1 didn't answer: srun: error: n1: task 1: Exited" in said
 
 
-def test_doctor_node_prints_one_line(quick, capsys):
-    """Its facts as JSON; with --reach, what it reached."""
+def test_doctor_node_prints_one_line(quick, capsys, monkeypatch):
+    """Its facts as JSON; with --reach, what it reached of what standard input says; no JSON is a mistake."""
     assert main(["doctor-node"]) == 0
     answer = json.loads(capsys.readouterr().out)
     ends = {"loopback": [[answer["node"], "lo", "127.0.0.1", 65536], ["other", "lo", "127.0.0.2", 65536]]}
-    assert main(["doctor-node", "--reach", json.dumps(ends)]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(ends)))
+    assert main(["doctor-node", "--reach"]) == 0
     assert json.loads(capsys.readouterr().out)["reach"]["loopback"]["other"]["reached"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main(["doctor-node", "--reach"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_doctor_node_is_not_for_users(capsys):

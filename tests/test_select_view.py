@@ -106,3 +106,11 @@ def test_unknown_names_are_mistakes(fabrics: list[str], backends: list[str]) -> 
     """A name that the config doesn't have is one line."""
     with pytest.raises(ConfigError, match="omnipaht: the config has no such name; "):
         selections(example("paper"), fabrics, backends)
+
+
+def test_the_papers_comparison_is_one_config() -> None:
+    """NCCL with and without GPUDirect, MPI through the host and CUDA-aware, and Gloo all get cells."""
+    cells = [cell.cell for cell in expand(example("paper"), lambda *_: "").cells]
+    backends = {(c.backend["name"], c.device) for c in cells}
+    gpu = {("nccl", "cuda"), ("nccl-no-gpudirect", "cuda"), ("gloo", "cuda"), ("mpi", "cuda")}
+    assert backends >= gpu | {("mpi-cuda", "cuda"), ("mpi", "cpu"), ("gloo", "cpu")}

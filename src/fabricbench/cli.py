@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
     node = commands.add_parser("doctor-node")  # what doctor starts on every node of an allocation
     node.add_argument("--software", action="store_true", help="look at the libraries as well")
-    node.add_argument("--reach", type=json.loads, metavar="JSON", help="ends of the rails to try")
+    node.add_argument("--reach", action="store_true", help="try the ends of rails on standard input, JSON")
     node.add_argument("--pieces", action="store_true", help="short lines instead of one, for srun")
     node.set_defaults(run=_doctor_node)
 
@@ -143,7 +143,11 @@ def _doctor(options: argparse.Namespace) -> int:
 def _doctor_node(options: argparse.Namespace) -> int:
     from fabricbench.fabrics.visit import this_node, to_lines
 
-    answer = this_node(options.reach, options.software)
+    try:
+        ends = json.load(sys.stdin) if options.reach else None
+    except ValueError as error:
+        raise FabricbenchError(f"--reach: no JSON on standard input ({error})") from None
+    answer = this_node(ends, options.software)
     print(to_lines(answer) if options.pieces else json.dumps(answer) + "\n", end="", flush=True)
     return 0
 

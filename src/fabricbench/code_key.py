@@ -15,7 +15,7 @@ from fabricbench.errors import FabricbenchError
 
 PACKAGE = Path(__file__).resolve().parent
 
-SHARED_BY_RANKS = "workloads/*.py"
+SHARED_BY_RANKS = ("workloads/*.py", "cores.py")
 START_OF_RANKS = ("launch/base.py", "launch/asking.py", "launch/ranks.py", "launch/pmi.py")
 LAUNCHERS = {
     "emulated": ("launch/emulated.py", "fabrics/emulation.py"),
@@ -58,7 +58,8 @@ def measured_files(root: Path, kind: str, launcher: str) -> list[str]:
     if launcher not in LAUNCHERS:
         raise FabricbenchError(f"launcher {launcher}: not one of {', '.join(LAUNCHERS)}")
     starting = (root / name for name in START_OF_RANKS + LAUNCHERS[launcher])
-    paths = {*folder.rglob("*.py"), *root.glob(SHARED_BY_RANKS), *starting}
+    shared = (path for pattern in SHARED_BY_RANKS for path in root.glob(pattern))
+    paths = {*folder.rglob("*.py"), *shared, *starting}
     return sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
 
 

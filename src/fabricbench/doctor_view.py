@@ -11,19 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fabricbench.fabrics import visit
-from fabricbench.fabrics.doctor import (
-    LEVELS,
-    Finding,
-    Node,
-    Wanted,
-    check_answers,
-    check_emulation,
-    check_hidden,
-    check_software,
-    examine,
-    in_order,
-)
+from fabricbench.fabrics.checks_machine import check_hidden
+from fabricbench.fabrics.checks_software import check_software
+from fabricbench.fabrics.doctor import check_answers, check_emulation, examine, wanted
 from fabricbench.fabrics.emulation import why_unavailable
+from fabricbench.fabrics.findings import LEVELS, Finding, Node, Wanted, in_order
 
 SCHEMA = 1
 WIDTH = 100
@@ -124,7 +116,6 @@ def _counts(findings: Sequence[Finding]) -> Counter[str]:
 
 def _wanted(config: Sequence[Path]) -> Wanted:
     from fabricbench.config import load_config, parse_config
-    from fabricbench.fabrics.doctor import wanted
     from fabricbench.grid import expand
 
     campaign = parse_config(load_config(config))

@@ -199,6 +199,8 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
     nodes, ranks_per_node = _placement(workload, point.gpus)
     if reason := why_not_selected(campaign, workload, point.fabric, point.backend):
         return reason
+    if (workload.kind, workload.device, campaign.backends[point.backend].engine) == ("micro", "cuda", "gloo"):
+        return "gloo sends point to point from the host's memory only; give it a workload with device: cpu"
     if workload.kind == "micro" and point.gpus == 1:
         return "a message needs two ranks"
     if point.gpus % ranks_per_node:

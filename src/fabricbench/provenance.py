@@ -18,6 +18,9 @@ HIDDEN_CONFIG = (
     "~/.nccl.conf",
     "/etc/openmpi/openmpi-mca-params.conf",
     "~/.openmpi/mca-params.conf",
+    "/etc/ucx/ucx.conf",
+    "~/.config/ucx/ucx.conf",
+    "~/ucx.conf",
 )
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,12 +22,13 @@ from pathlib import Path
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
 from fabricbench.fabrics.evidence import MISLABELLED, judge
-from fabricbench.fabrics.words import telling
+from fabricbench.fabrics.words import cause, telling
 from fabricbench.launch.base import NEIGHBOURS, RANK_LOG, RUNNER, Command, Launcher, cell_environment
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
 from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
+from fabricbench.workloads.entry import MET
 
 LAUNCHERS: dict[str, Launcher] = {"emulated": Emulated(), "host": Host()}
 POLL_S = 0.05
@@ -82,6 +84,9 @@ def run_cell(
         record.reason = str(error)
     except OSError as error:
         record.reason = f"{error.strerror}: {error.filename}"
+    except Exception as error:  # a mistake of this program: never a cell that seems to run on
+        traceback.print_exc()
+        record.reason = f"fabricbench failed: {type(error).__name__}: {error}; see the log"
     record.end = _now()
     if record.status != "ok":
         record.provenance["of_ranks"] = acceptable
@@ -108,40 +113,50 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
     """Start the ranks and fill `record` with what they leave; raises the reason when they fail."""
     (work / "cell.json").write_text(record.cell.canonical(), encoding="utf-8")
     environment, unset = cell_environment(record.cell, os.environ)
-    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     record.provenance = runner_provenance(unset)
+    inherited = {name for name in environment if os.environ.get(name) == environment[name]}
+    record.provenance["set"] = {
+        name: value
+        for name, value in sorted(environment.items())
+        if name not in inherited and name not in record.cell.environment
+    }
+    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
     command = LAUNCHERS[record.cell.launcher].command(record.cell, work)
     try:
         status = supervise(command, environment, timeout_s)
+    except TimedOut as error:
+        if (work / MET).exists():
+            raise
+        raise TimedOut(f"{error}; the ranks never met over {record.cell.fabric['name']}") from None
     finally:
-        words = _hear_ranks(work, record.cell.gpus)
+        lines = _hear_ranks(work, record.cell.gpus)
     if (work / "error.json").exists():
-        error = json.loads((work / "error.json").read_text(encoding="utf-8"))
-        record.provenance["traceback"] = error["traceback"]
-        if error["who"] == "launcher":
-            raise LaunchError(error["message"])
-        raise RankError(
-            error["message"] if error["who"] == "ranks" else f"{error['who']}: {error['message']}"
-        )
+        left = json.loads((work / "error.json").read_text(encoding="utf-8"))
+        record.provenance["traceback"] = left["traceback"]
+        if left["who"] == "launcher":
+            raise LaunchError(left["message"])
+        if left["who"] == "ranks":  # they ended without an exception: what they printed may say why
+            raise RankError(": ".join([left["message"], *cause(lines)]))
+        raise RankError(f"{left['who']}: {left['message']}")
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")
     result = json.loads((work / "result.json").read_text(encoding="utf-8"))
     record.samples = [Series(**plain) for plain in result["samples"]]
     record.facts, record.evidence = result["facts"], result["evidence"]
-    record.evidence["words"] = words
+    record.evidence["words"] = telling(lines)
     record.provenance |= {"ranks": result["ranks"], "nodes": result["nodes"]}
     record.phases_s = result["phases_s"]
 
 
 def _hear_ranks(work: Path, ranks: int) -> list[str]:
-    """Pass every rank's log on to the cell's, and return what the libraries said of the network."""
+    """Pass every rank's log on to the cell's, and return all their lines."""
     lines = []
     for rank in range(ranks):
         path = work / RANK_LOG.format(rank)
         if path.exists() and (text := path.read_text(encoding="utf-8", errors="replace").strip()):
             print(f"--- rank {rank}\n{text[:LONGEST_LOG]}", flush=True)
             lines += text.splitlines()
-    return telling(lines)
+    return lines
 
 
 def _judge(record: Record) -> None:
@@ -175,7 +190,9 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
                 return process.wait(timeout=POLL_S)
             if time.monotonic() > deadline:
                 raise TimedOut(
-                    f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher"
+                    f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher, or, "
+                    "without any progress, ask `fabricbench doctor` whether large packets pass between "
+                    "nodes and no bridge such as docker0 is taken"
                 )
             if os.getppid() != parent:
                 raise LaunchError("whoever started this cell is gone")

@@ -214,3 +214,14 @@ def test_an_older_record_reads() -> None:
             replace(record, cell=cell, evidence={"nodes": {}}, provenance={"kernel": "6", "ranks": [rank]})
         )
     assert unexpected(*records) == []
+
+
+def test_a_users_own_variable_is_no_consequence_of_the_fabric() -> None:
+    """What the selection table sets for each fabric is expected; what a user adds for one of them isn't."""
+    here, there = a_pair()
+    assert unexpected(here, there) == []
+    tuned = replace(
+        here, cell=replace(here.cell, environment={**here.cell.environment, "NCCL_BUFFSIZE": "8"})
+    )
+    tuned.provenance["ranks"][0]["environment"]["NCCL_BUFFSIZE"] = "8"
+    assert [row[:2] for row in unexpected(tuned, there)] == [("environment", "NCCL_BUFFSIZE")]

@@ -1,5 +1,6 @@
 """What doctor says of facts, and of nodes that have what was seen in the field."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,18 +21,8 @@ from nodes import (
 )
 
 from fabricbench.fabrics import visit
-from fabricbench.fabrics.doctor import (
-    Finding,
-    Node,
-    Use,
-    Wanted,
-    check_answers,
-    check_emulation,
-    examine,
-    preflight,
-    wanted,
-    which_mpi,
-)
+from fabricbench.fabrics.doctor import check_answers, check_emulation, examine, preflight, wanted
+from fabricbench.fabrics.findings import Finding, Node, Use, Wanted
 from fabricbench.fabrics.node import probe
 from fabricbench.fabrics.reach import Reach
 
@@ -171,16 +162,15 @@ def test_the_same_bridge_everywhere_is_excluded_with_a_note():
     assert "docker0 has 172.17.0.1 on each of these nodes" in note.text
 
 
-def test_only_ipv6_is_told_to_nccl():
-    """A warning with the variable where NCCL runs without it, else a note."""
+def test_ipv6_alone_is_a_note():
+    """Cells tell NCCL by themselves; who calls it by hand learns the variable."""
     nodes = {
         f"n{k}": Node(some_facts(f"n{k}", interfaces={"eth0": an_interface(f"fd00::{k + 1}/64")}), None, {})
         for k in (0, 1)
     }
-    (warning,) = found("IPv6 ethernet", examine(want(engine="nccl"), nodes))
-    assert (warning.level, "NCCL_SOCKET_FAMILY: AF_INET6" in warning.mend) == ("warning", True)
-    told = want(engine="nccl", environment={"NCCL_SOCKET_FAMILY": "AF_INET6"}.items())
-    assert found("IPv6 ethernet", examine(told, nodes))[0].level == "note"
+    (note,) = found("IPv6 ethernet", examine(want(engine="nccl"), nodes))
+    assert (note.level, note.nodes) == ("note", ("n0", "n1"))
+    assert "nothing to do for cells; by hand set NCCL_SOCKET_FAMILY=AF_INET6" in note.mend
 
 
 @pytest.mark.parametrize(
@@ -188,7 +178,7 @@ def test_only_ipv6_is_told_to_nccl():
     [
         (Reach(False, "no answer within 2 s"), "problem", "n0 to n1 over eth0: no answer within 2 s"),
         (Reach(True, "answered", False, 1500, 2044), "problem", "of 1500 bytes arrive, stopped at 2044"),
-        (Reach(True, "answered"), "note", "packet size not tried"),
+        (Reach(True, "answered"), "note", "packet size not known"),
     ],
 )
 def test_who_doesnt_reach_whom_is_named(answer, level, words):
@@ -240,7 +230,7 @@ def test_rdma_needs_locked_memory():
     ("cores", "gpus", "level", "words"),
     [
         ([0, 1, 2, 3], [], "ok", "where this job has 2 cores"),
-        ([0, 1], [], "warning", "none of whose cores this job may use"),
+        ([0, 1], [], "warning", "none of whose cores may be used here"),
         ([0, 1, 2, 3], [{"pci": "0000:3b:00.0", "numa": 0}], "note", "bytes cross the sockets"),
     ],
 )
@@ -251,22 +241,6 @@ def test_ranks_and_gpus_should_be_near_the_adapter(cores, gpus, level, words):
     (finding,) = found("locality ethernet", examine(wanted, two_nodes(**facts, **interfaces(numa=1))))
     assert finding.level == level
     assert words in finding.text
-
-
-@pytest.mark.parametrize(
-    ("version", "library"),
-    [
-        (MPICH, "mpich"),
-        (OPENMPI, "openmpi5"),
-        ("Open MPI v4.1.5, package", "openmpi4"),
-        ("Intel(R) MPI Library 2021.12 for Linux* OS", "intel-mpi"),
-        ("MPI VERSION    : CRAY MPICH version 8.1.28.4 (ANL base 3.4a2)", "cray-mpich"),
-        ("MVAPICH2 Version : 2.3.7", None),
-    ],
-)
-def test_a_library_is_known_by_what_it_says(version, library):
-    """Also those that are made from MPICH."""
-    assert which_mpi(version) == library
 
 
 def with_software(**changes):
@@ -355,11 +329,54 @@ def test_cores_that_ranks_insist_on_must_be_there():
     assert worst(examine(emulated, two_nodes()))[0].level == "note"
 
 
+def test_the_engines_own_thread_needs_a_core_as_well():
+    """Two ranks of two threads fill four cores with MPI; Gloo's have a third thread each."""
+    asked = {"ranks_per_node": 2, "threads_per_rank": 2}
+    assert worst(examine(want(**asked), two_nodes())) == []
+    (warning,) = worst(examine(want(**asked, engine="gloo", busiest_engine="gloo"), two_nodes()))
+    assert (warning.check, warning.level) == ("cores", "warning")
+    assert "2 ranks × (2 threads + 1 of gloo) on 4 cores of one node: they share" in warning.text
+    insists = want(**asked, engine="gloo", busiest_engine="gloo", binding={"cpu": "core"})
+    assert found("cores", examine(insists, two_nodes()))[0].level == "problem"
+
+
+@pytest.mark.parametrize(
+    ("named", "level", "words"),
+    [
+        ([[0, 1], [2, 3]], "ok", "names for 2 local ranks"),
+        ([[0, 1], [2, 3], [98, 99]], "ok", "names for 2 local ranks"),
+        ([[0, 1]], "problem", "lists cores of 1 local ranks, a node has 2"),
+        ([[0, 1], [4, 5]], "problem", "names cores [4, 5], which this job doesn't have; it has [0, 1, 2, 3]"),
+        ([[0, 1], [2]], "warning", "gives local ranks [1] fewer cores than their 2 threads"),
+    ],
+)
+def test_cores_that_the_config_names_must_be_there(named, level, words):
+    """For every local rank that a node has, and as many as its threads."""
+    asked = want(engine="gloo", busiest_engine="gloo", local_ranks=2, binding={"cpu": named})
+    (finding,) = found("cores", examine(asked, two_nodes()))
+    assert (finding.level, finding.nodes) == (level, ("n0", "n1"))
+    assert words in finding.text
+
+
 def test_a_node_that_is_silent_is_a_problem():
-    """Named, with what srun said."""
-    (problem,) = check_answers(["n0", "n1", "n7"], two_nodes(), {"n7": "srun: error: n7: unreachable"})
-    assert (problem.nodes, problem.level) == (("n7",), "problem")
-    assert "n7 didn't answer: srun: error: n7: unreachable" in problem.text
+    """Named, with its own words; those that can be told of no node are said once for all the others."""
+    words = {"n7": "ImportError: no psutil", "": "srun: error: Unable to confirm allocation"}
+    own, common = check_answers(["n0", "n1", "n7", "n8", "n9"], two_nodes(), words)
+    assert (own.nodes, own.level) == (("n7",), "problem")
+    assert own.text == "n7 didn't answer: ImportError: no psutil"
+    assert common.nodes == ("n8", "n9")
+    assert common.text == "n8,n9 didn't answer: srun: error: Unable to confirm allocation"
+    assert "--exclude=n8,n9" in common.mend
+    (many,) = check_answers([f"m{k}" for k in range(9)], {}, {})
+    assert many.text == "9 nodes didn't answer"
+
+
+def test_a_node_that_tried_nobody_is_not_said_to_reach_all():
+    """Its probe failed, while the other's did not."""
+    nodes = two_nodes()
+    nodes["n1"] = replace(nodes["n1"], reach={})
+    findings = found("reach ethernet", examine(want(), nodes))
+    assert [(f.level, f.nodes) for f in findings] == [("note", ("n1",)), ("ok", ("n0",))]
 
 
 def test_emulation_is_a_must_only_for_who_wants_it():
@@ -372,12 +389,66 @@ def test_emulation_is_a_must_only_for_who_wants_it():
     assert [f.level for f in check_emulation(emulated, None, False)] == ["ok", "note"]
 
 
-def test_preflight_gives_problems_alone():
-    """A node that is well has none; a missing interface is one."""
-    facts = some_facts(clocksource="hpet", interfaces={"eth0": an_interface("10.0.0.1/24", mtu=9000)})
+def test_preflight_of_a_node_that_is_well_finds_nothing():
+    """A missing interface is a problem, and the only one."""
+    facts = some_facts(interfaces={"eth0": an_interface("10.0.0.1/24", mtu=9000)})
     assert preflight(a_fabric(), facts) == []
     (problem,) = preflight(a_fabric(interface=["ib0"]), facts)
-    assert "ib0 doesn't exist on n0" in problem.text
+    assert (problem.level, "ib0 doesn't exist on n0" in problem.text) == ("problem", True)
+
+
+TWO_SOCKETS = {"numa": {"0": [0, 1], "1": [2, 3]}, "cores": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("level", "words", "changes"),
+    [
+        ("problem", "eth0 is down", interfaces(up=False)),
+        ("problem", "eth0 negotiated 10 Gbit/s", interfaces(speed_bit_s=1e10)),
+        ("warning", "eth0 negotiated 100 Gbit/s", interfaces(speed_bit_s=1e11)),
+        ("warning", "clock source hpet", {"clocksource": "hpet"}),
+        ("warning", "powersave: cores slow down", {"governor": "powersave"}),
+        (
+            "warning",
+            "eth0 is at NUMA node 1, none of whose cores may be used",
+            TWO_SOCKETS | interfaces(numa=1),
+        ),
+    ],
+)
+def test_preflight_finds_what_would_spoil_a_cell(level, words, changes):
+    """Problems and warnings of this node's own end, each once."""
+    (finding,) = preflight(a_fabric(), some_facts(**changes))
+    assert (finding.level, finding.nodes) == (level, ("n0",))
+    assert words in finding.text
+    assert finding.mend
+
+
+def test_preflight_looks_at_no_rate_that_means_nothing():
+    """Virtual drivers and emulated links have none; one that the kernel doesn't know is no warning."""
+    slow = {"speed_bit_s": 1e10}
+    assert preflight(a_fabric(), some_facts(**interfaces(driver="veth", **slow))) == []
+    assert preflight(a_fabric(kind="emulated"), some_facts(**interfaces(**slow))) == []
+    assert preflight(a_fabric(), some_facts(**interfaces(speed_bit_s=None))) == []
+
+
+@pytest.mark.parametrize(("limit", "levels"), [(None, []), (8 << 20, ["problem"]), (1 << 30, ["warning"])])
+def test_preflight_looks_at_the_adapter_and_locked_memory_on_rdma(limit, levels):
+    """As the doctor does; a slow port is a problem too."""
+    wanted, nodes = infiniband()
+    facts = nodes["n0"].facts | {"memlock_bytes": limit}
+    assert [f.level for f in preflight(wanted.fabrics[0], facts)] == levels
+    _, slow = infiniband(rate_bit_s=2.5e10)
+    (problem,) = preflight(wanted.fabrics[0], slow["n1"].facts)
+    assert "mlx5_0:1 negotiated 25 Gbit/s" in problem.text
+
+
+def test_preflight_without_peers_is_cheap():
+    """Cells pay for it: of eight rails, under 30 ms."""
+    names = [f"eth{k}" for k in range(8)]
+    own = {name: an_interface(f"10.77.{k}.1/24") for k, name in enumerate(names)}
+    began = time.perf_counter()
+    assert preflight(a_fabric(interface=names, ports_per_node=8), some_facts(interfaces=own)) == []
+    assert time.perf_counter() - began < 0.03
 
 
 def ask(wanted, prepare):
@@ -411,7 +482,12 @@ def test_what_cells_want_is_their_most():
     assert [fabric["name"] for fabric in made.fabrics] == ["ethernet"]
     assert made.engines == {"mpi", "gloo"}
     assert (made.nodes, made.ranks_per_node, made.threads_per_rank) == (4, 2, 3)
-    assert wanted("emulated", cells).ranks_per_node == 8
+    assert (made.busiest_engine, made.local_ranks) == ("mpi", 2)
+    emulated = wanted("emulated", cells)
+    assert (emulated.ranks_per_node, emulated.local_ranks) == (8, 2)
+    same = {"gpus": 4, "nodes": 2, "ranks_per_node": 2}
+    both = [a_cell("train", "gloo", **same), a_cell(**same)]
+    assert wanted("slurm", both).busiest_engine == "gloo"
 
 
 @pytest.mark.emulated
@@ -458,14 +534,14 @@ def test_field_mtu_that_differs(namespaces):
 
 @pytest.mark.emulated
 def test_field_ipv6_alone(namespaces):
-    """No IPv4 but lo's: the nodes reach each other, and NCCL's users are told the variable."""
+    """No IPv4 but lo's: the nodes reach each other; a note, since cells set what is needed."""
 
     def prepare(nodes):
         for k, node in enumerate(nodes):
             on(node, only_ipv6, "eth0", f"fd00::{k + 1}/64")
 
     findings = ask(want(EMULATED, engine="nccl"), prepare)
-    assert [f.check for f in worst(findings)] == ["IPv6 ethernet"]
+    assert [(f.check, f.level) for f in worst(findings)] == [("IPv6 ethernet", "note")]
     assert found("reach ethernet", findings)[0].level == "ok"
 
 
@@ -490,7 +566,8 @@ def test_preflight_tries_the_peers(namespaces):
             facts = probe()
             good = preflight(EMULATED, facts, {"n1": ["10.77.0.2"]})
             bad = preflight(EMULATED, facts, {"n1": ["10.77.0.2"], "n9": ["10.77.0.9"]})
-            return [[finding.text for finding in findings] for findings in (good, bad)]
+            problems = [[f.text for f in each if f.level == "problem"] for each in (good, bad)]
+            return problems
 
         return on(nodes[0], there)
 

@@ -151,7 +151,11 @@ def test_packets_hold_at_most_half_the_bucket(rate, segments):
     ("link", "netem", "words"),
     [
         (Link("eth0", 10**8), False, "none asked for"),
-        (Link("eth0", 10**8, delay_s=5e-6), False, "not emulated: this kernel has no netem"),
+        (
+            Link("eth0", 10**8, delay_s=5e-6, loss=0.01),
+            False,
+            "not emulated: this kernel has no netem (asked for: 5 µs, jitter 0 µs, loss 0.01)",
+        ),
         (Link("eth0", 10**8, delay_s=5e-6), True, "emulated by netem: 5 µs"),
     ],
 )

@@ -8,7 +8,7 @@ from fabricbench.fabrics.evidence import declare, judge
 from fabricbench.fabrics.node import Rails
 
 MB = 10**6
-TCP = {"counters": ["eth0"], "same_wire": [], "unit": 1448, "headers": 66}
+TCP = {"counters": ["eth0"], "same_wire": [], "fall_back": [], "unit": 1448, "headers": 66}
 
 
 def counted(**interfaces: float) -> dict[str, dict[str, int]]:
@@ -79,8 +79,9 @@ def test_more_bytes_than_the_algorithm_explains_prove_nothing():
 
 def test_what_an_idle_node_carries_is_allowed_for():
     """The same bytes are verified when the idle node was seen to carry the rest."""
-    idle = {"eth0": {"rx_bytes": 20.0 * MB, "tx_bytes": 20.0 * MB}}
-    assert judge(evidence(eth0=130, idle=idle), 2).verdict == "verified"
+    idle = {"eth0": {"rx_bytes": 9.0 * MB, "tx_bytes": 9.0 * MB}}
+    assert judge(evidence(eth0=125, idle=idle), 2).verdict == "verified"
+    assert judge(evidence(eth0=125), 2).verdict == "unverified"
     beside = {"eth1": {"rx_bytes": 50.0 * MB, "tx_bytes": 50.0 * MB}}
     assert judge(evidence(eth0=104.6, eth1=55, idle=beside), 2).verdict == "verified"
 
@@ -93,9 +94,19 @@ def test_a_range_of_algorithms_is_a_range_of_bytes():
 
 
 def test_few_bytes_prove_nothing():
-    """Below 10 MB a verdict would rest on noise, whatever the counters say."""
-    assert judge(evidence(low=9.9, eth0=0, eth1=10), 2).verdict == "too little to prove"
-    assert judge(evidence(low=10, eth0=0, eth1=10.4), 2).verdict == "mislabelled"
+    """Below 10 MB a proof would rest on noise, whatever the counters say."""
+    assert judge(evidence(low=9.9, eth0=10.4), 2).verdict == "too little to prove"
+    assert judge(evidence(low=9.9, eth0=100), 2).verdict == "too little to prove"
+    assert judge(evidence(low=10, eth0=10.4), 2).verdict == "verified"
+
+
+def test_few_bytes_that_are_missing_are_missed():
+    """Seen elsewhere they disprove the label at any size; seen nowhere they leave it open."""
+    elsewhere = judge(evidence(low=0.5, eth0=0.001, eth1=0.52), 2)
+    assert elsewhere.verdict == "mislabelled"
+    assert "eth1 sent 0.52 MB" in elsewhere.because
+    assert judge(evidence(low=0.5, eth0=0.001), 2).verdict == "unverified"
+    assert judge(evidence(low=0.05, eth0=0.001, eth1=0.05), 2).verdict == "too little to prove"
 
 
 def test_one_node_has_nothing_to_prove():
@@ -124,11 +135,28 @@ def test_a_silent_fall_back_to_tcp_is_caught_even_without_the_adapters_counter()
 
 def test_tcp_over_an_infiniband_port_is_not_rdma():
     """IP over InfiniBand goes through the same port: the interface's own counter gives it away."""
-    rdma = TCP | {"counters": ["mlx5_0:1"], "unit": 4096}
-    found = evidence(declared=rdma, ib0=104)
-    for node in found["nodes"].values():
-        node |= {"mlx5_0:1": {"rx_bytes": 105 * MB, "tx_bytes": 105 * MB}}
-    assert judge(found, 2).verdict != "verified"
+    rdma = TCP | {"counters": ["mlx5_0:1"], "fall_back": ["ib0"], "unit": 4096}
+    verdict = judge(evidence(declared=rdma, **{"mlx5_0:1": 105, "ib0": 104}), 2)
+    assert verdict.verdict == "mislabelled"
+    assert "as TCP: ib0 sent 104 MB" in verdict.because
+    assert judge(evidence(declared=rdma, **{"mlx5_0:1": 101, "ib0": 1}), 2).verdict == "verified"
+
+
+def test_rdma_of_a_tcp_cell_is_named():
+    """The adapter under the interface took the bytes, past TCP."""
+    tcp = TCP | {"same_wire": ["mlx5_1:1"]}
+    verdict = judge(evidence(declared=tcp, **{"eth0": 0.1, "mlx5_1:1": 105}), 2)
+    assert verdict.verdict == "mislabelled"
+    assert "mlx5_1:1 sent 105 MB" in verdict.because
+
+
+@pytest.mark.parametrize("idle_mb", [30, 120])
+def test_a_node_that_is_busy_when_idle_proves_nothing(idle_mb):
+    """What it carries anyway might be all of what was counted, however it is scaled."""
+    idle = {"eth0": {"rx_bytes": idle_mb * MB, "tx_bytes": idle_mb * MB}}
+    verdict = judge(evidence(eth0=104.6, idle=idle), 2)
+    assert verdict.verdict == "unverified"
+    assert f"would carry {idle_mb} MB in that time when idle" in verdict.because
 
 
 def test_rails_share_the_bytes():
@@ -187,6 +215,7 @@ def test_rdma_is_proven_by_the_port_alone():
     rails = Rails(("ib0",), ("mlx5_0",))
     assert declare({"port": 1}, "rdma", FACTS, rails, None)["counters"] == ["mlx5_0:1"]
     assert declare({"port": 1}, "rdma", FACTS, rails, None)["same_wire"] == []
+    assert declare({"port": 1}, "rdma", FACTS, rails, None)["fall_back"] == ["ib0"]
     assert declare({"port": 1}, "tcp", FACTS, rails, None)["same_wire"] == ["mlx5_0:1"]
 
 

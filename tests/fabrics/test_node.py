@@ -28,7 +28,7 @@ class FakeNode:
         monkeypatch.setattr(node.psutil, "net_if_stats", lambda: self.stats)
         monkeypatch.setattr(node.psutil, "net_if_addrs", lambda: self.addresses)
         monkeypatch.setattr(node.socket, "if_nametoindex", lambda name: list(self.stats).index(name) + 1)
-        monkeypatch.setattr(node, "_ethtool_driver", lambda name: None)
+        monkeypatch.setattr(node.ethtool, "driver", lambda name: None)
 
     def write(self, path: str, text: str) -> None:
         """A file below the root."""
@@ -191,9 +191,7 @@ def test_gpus_come_from_the_driver(fake):
     fake.write("proc/driver/nvidia/version", version)
     fake.write("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1")
     facts = fake.probe()
-    assert facts["gpus"] == [
-        {"name": "NVIDIA H200", "pci": "0000:3b:00.0", "numa": 1, "driver": "550.54.14", "throttled": []}
-    ]
+    assert facts["gpus"] == [{"name": "NVIDIA H200", "pci": "0000:3b:00.0", "numa": 1, "driver": "550.54.14"}]
 
 
 def test_numa_and_clock_are_read(fake):

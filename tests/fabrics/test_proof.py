@@ -86,6 +86,28 @@ def test_replayed_training_on_the_wrong_interface_is_caught(run):
     assert run(with_variables(cell, WRONG["gloo"])).status == "mislabelled"
 
 
+@pytest.mark.parametrize("engine", ["mpi", "gloo"])
+def test_even_few_bytes_are_caught_on_the_wrong_interface(run, engine):
+    """Half a megabyte proves no label, but on another interface it disproves one."""
+    record = run(with_variables(a_cell("micro", engine), WRONG[engine]))
+    assert record.status == "mislabelled"
+    assert "opa0" in record.reason
+
+
+def test_an_interface_that_a_user_made_up_is_one_line(run):
+    """Before MPI looks for it."""
+    record = run(with_variables(a_cell("micro", "mpi"), {"FI_TCP_IFACE": "eth9"}))
+    assert record.status == "failed"
+    assert "FI_TCP_IFACE=eth9: no interface 'eth9' on n0, which has lo, eth0, opa0, mgt0" in record.reason
+
+
+def test_what_mpi_printed_before_it_ended_is_in_the_reason(run):
+    """Not its exit status alone."""
+    record = run(with_variables(a_cell("micro", "mpi"), {"FI_PROVIDER": "verbs"}))
+    assert record.status == "failed"
+    assert "OFI" in record.reason
+
+
 def test_shared_memory_between_nodes_is_caught(run, monkeypatch):
     """Ranks on two nodes that talk through memory leave every interface still."""
 

@@ -17,6 +17,9 @@ from fabricbench.fabrics import selection
 from fabricbench.fabrics.selection import OPTIONS, RAILS, TABLE, environment, on_node, path, why_unsupported
 
 # kind | way | provider | path | variables. The fabric has net0, and the adapter dev1 or hfi1_1, port 2.
+NO_HPCX = "OMPI_MCA_coll_hcoll_enable=0 OMPI_MCA_coll_ucc_enable=0"
+"""What every row of Open MPI begins with."""
+
 ROWS = """
 emulated     | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 emulated     | mpich/ofi      |               | tcp  | MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp FI_TCP_IFACE=net0
@@ -26,12 +29,12 @@ ethernet-tcp | nccl           |               | tcp  | NCCL_NET=Socket NCCL_NET_
 ethernet-tcp | mpich/ofi      | tcp           | tcp  | MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp FI_TCP_IFACE=net0
 ethernet-tcp | mpich/ucx      |               | tcp  | MPIR_CVAR_CH4_NETMOD=ucx UCX_TLS=tcp,sm,self UCX_NET_DEVICES=net0
 ethernet-tcp | intel-mpi/ofi  | tcp           | tcp  | I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp FI_TCP_IFACE=net0
-ethernet-tcp | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-ethernet-tcp | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-ethernet-tcp | openmpi4/ucx   |               | tcp  | OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,sm,self UCX_NET_DEVICES=net0
-ethernet-tcp | openmpi5/ucx   |               | tcp  | OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,sm,self UCX_NET_DEVICES=net0
-ethernet-tcp | openmpi4/ofi   | tcp           | tcp  | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_ofi_provider_include=tcp FI_PROVIDER=tcp FI_TCP_IFACE=net0
-ethernet-tcp | openmpi5/ofi   | tcp           | tcp  | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_ofi_provider_include=tcp FI_PROVIDER=tcp FI_TCP_IFACE=net0
+ethernet-tcp | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+ethernet-tcp | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+ethernet-tcp | openmpi4/ucx   |               | tcp  | NO_HPCX OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,sm,self UCX_NET_DEVICES=net0
+ethernet-tcp | openmpi5/ucx   |               | tcp  | NO_HPCX OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,sm,self UCX_NET_DEVICES=net0
+ethernet-tcp | openmpi4/ofi   | tcp           | tcp  | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_ofi_provider_include=tcp FI_PROVIDER=tcp FI_TCP_IFACE=net0
+ethernet-tcp | openmpi5/ofi   | tcp           | tcp  | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi OMPI_MCA_mtl_ofi_provider_include=tcp FI_PROVIDER=tcp FI_TCP_IFACE=net0
 
 roce         | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 roce         | nccl           |               | rdma | NCCL_NET=IB NCCL_IB_HCA==dev1:2
@@ -42,10 +45,10 @@ roce         | intel-mpi/ofi  | verbs;ofi_rxm | rdma | I_MPI_FABRICS=shm:ofi FI_
 roce         | intel-mpi/ofi  | psm3          | rdma | I_MPI_FABRICS=shm:ofi FI_PROVIDER=psm3 PSM3_NIC=dev1
 roce         | cray-mpich/ofi | verbs;ofi_rxm | rdma | MPICH_GPU_SUPPORT_ENABLED=0 MPICH_OFI_USE_PROVIDER='verbs;ofi_rxm' FI_PROVIDER='verbs;ofi_rxm' FI_VERBS_IFACE=net0
 roce         | cray-mpich/ucx |               | rdma | MPICH_GPU_SUPPORT_ENABLED=0 UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
-roce         | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-roce         | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-roce         | openmpi4/ucx   |               | rdma | OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
-roce         | openmpi5/ucx   |               | rdma | OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
+roce         | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+roce         | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+roce         | openmpi4/ucx   |               | rdma | NO_HPCX OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
+roce         | openmpi5/ucx   |               | rdma | NO_HPCX OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
 
 infiniband   | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 infiniband   | nccl           |               | rdma | NCCL_NET=IB NCCL_IB_HCA==dev1:2
@@ -55,10 +58,10 @@ infiniband   | intel-mpi/ofi  | mlx           | rdma | I_MPI_FABRICS=shm:ofi FI_
 infiniband   | intel-mpi/ofi  | verbs;ofi_rxm | rdma | I_MPI_FABRICS=shm:ofi FI_PROVIDER='verbs;ofi_rxm' FI_VERBS_IFACE=net0
 infiniband   | cray-mpich/ofi | verbs;ofi_rxm | rdma | MPICH_GPU_SUPPORT_ENABLED=0 MPICH_OFI_USE_PROVIDER='verbs;ofi_rxm' FI_PROVIDER='verbs;ofi_rxm' FI_VERBS_IFACE=net0
 infiniband   | cray-mpich/ucx |               | rdma | MPICH_GPU_SUPPORT_ENABLED=0 UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
-infiniband   | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-infiniband   | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-infiniband   | openmpi4/ucx   |               | rdma | OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
-infiniband   | openmpi5/ucx   |               | rdma | OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
+infiniband   | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+infiniband   | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+infiniband   | openmpi4/ucx   |               | rdma | NO_HPCX OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
+infiniband   | openmpi5/ucx   |               | rdma | NO_HPCX OMPI_MCA_pml=ucx UCX_TLS=rc,sm,self UCX_NET_DEVICES=dev1:2
 
 omnipath     | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 omnipath     | nccl           | psm2          | rdma | NCCL_NET='AWS Libfabric' FI_PROVIDER=psm2 HFI_UNIT=1
@@ -67,33 +70,33 @@ omnipath     | mpich/ofi      | psm2          | rdma | MPIR_CVAR_CH4_NETMOD=ofi 
 omnipath     | mpich/ofi      | opx           | rdma | MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
 omnipath     | intel-mpi/ofi  | psm2          | rdma | I_MPI_FABRICS=shm:ofi FI_PROVIDER=psm2 HFI_UNIT=1
 omnipath     | intel-mpi/ofi  | opx           | rdma | I_MPI_FABRICS=shm:ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
-omnipath     | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-omnipath     | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-omnipath     | openmpi4/ofi   | opx           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
-omnipath     | openmpi5/ofi   | opx           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
-omnipath     | openmpi4/ofi   | psm2          | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=psm2 HFI_UNIT=1
-omnipath     | openmpi5/ofi   | psm2          | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=psm2 HFI_UNIT=1
-omnipath     | openmpi4/psm2  |               | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=psm2 HFI_UNIT=1
-omnipath     | openmpi5/psm2  |               | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=psm2 HFI_UNIT=1
+omnipath     | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+omnipath     | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+omnipath     | openmpi4/ofi   | opx           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
+omnipath     | openmpi5/ofi   | opx           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=opx FI_OPX_HFI_SELECT=1
+omnipath     | openmpi4/ofi   | psm2          | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=psm2 HFI_UNIT=1
+omnipath     | openmpi5/ofi   | psm2          | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=psm2 HFI_UNIT=1
+omnipath     | openmpi4/psm2  |               | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=psm2 HFI_UNIT=1
+omnipath     | openmpi5/psm2  |               | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=psm2 HFI_UNIT=1
 
 slingshot    | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 slingshot    | nccl           | cxi           | rdma | NCCL_NET='AWS Libfabric' NCCL_SOCKET_IFNAME==net0 NCCL_CROSS_NIC=1 FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
 slingshot    | mpich/ofi      | cxi           | rdma | MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
 slingshot    | intel-mpi/ofi  | cxi           | rdma | I_MPI_FABRICS=shm:ofi I_MPI_OFI_LIBRARY_INTERNAL=0 FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
 slingshot    | cray-mpich/ofi | cxi           | rdma | MPICH_GPU_SUPPORT_ENABLED=0 MPICH_OFI_USE_PROVIDER=cxi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
-slingshot    | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-slingshot    | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-slingshot    | openmpi4/ofi   | cxi           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
-slingshot    | openmpi5/ofi   | cxi           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
+slingshot    | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+slingshot    | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+slingshot    | openmpi4/ofi   | cxi           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
+slingshot    | openmpi5/ofi   | cxi           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=cxi FI_CXI_DEVICE_NAME=dev1 FI_CXI_DEFAULT_CQ_SIZE=131072 FI_CXI_RX_MATCH_MODE=software
 
 efa          | gloo           |               | tcp  | GLOO_SOCKET_IFNAME=net0
 efa          | nccl           | efa           | rdma | NCCL_NET='AWS Libfabric' FI_PROVIDER=efa FI_EFA_IFACE=dev1
 efa          | mpich/ofi      | efa           | rdma | MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
 efa          | intel-mpi/ofi  | efa           | rdma | I_MPI_FABRICS=shm:ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
-efa          | openmpi4/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
-efa          | openmpi5/tcp   |               | tcp  | OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
-efa          | openmpi4/ofi   | efa           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
-efa          | openmpi5/ofi   | efa           | rdma | OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
+efa          | openmpi4/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,vader OMPI_MCA_btl_tcp_if_include=net0
+efa          | openmpi5/tcp   |               | tcp  | NO_HPCX OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=net0
+efa          | openmpi4/ofi   | efa           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
+efa          | openmpi5/ofi   | efa           | rdma | NO_HPCX OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi FI_PROVIDER=efa FI_EFA_IFACE=dev1
 """  # noqa: E501
 
 # kind | ways | how the reason starts
@@ -142,6 +145,7 @@ ethernet-tcp | openmpi4/tcp   | ports_per_node=2 | OMPI_MCA_btl_tcp_if_include=n
 ethernet-tcp | openmpi5/tcp   | buffers=device  | OMPI_MCA_btl=tcp,self,smcuda
 ethernet-tcp | openmpi5/tcp   | buffers=device gpudirect=false | OMPI_MCA_btl=tcp,self,smcuda
 ethernet-tcp | openmpi5/tcp   | buffers=device gpudirect=true  | !TCP stages GPU data
+ethernet-tcp | mpich/ucx      | ports_per_node=2 | UCX_NET_DEVICES=net0,net1 UCX_MAX_RNDV_RAILS=2 UCX_MAX_EAGER_RAILS=2
 ethernet-tcp | openmpi5/ofi   | ports_per_node=2 | !libfabric's tcp provider takes one interface
 infiniband   | nccl           | gpudirect=true  | NCCL_NET_GDR_LEVEL=SYS
 infiniband   | nccl           | gpudirect=false | NCCL_NET_GDR_LEVEL=LOC NCCL_DMABUF_ENABLE=0
@@ -149,10 +153,10 @@ infiniband   | nccl           | ports_per_node=2 | NCCL_IB_HCA==dev1:2,dev2:2
 infiniband   | mpich/ucx      | buffers=device gpudirect=true | MPIR_CVAR_ENABLE_GPU=1 UCX_TLS=rc,sm,self,cuda UCX_IB_GPU_DIRECT_RDMA=y
 infiniband   | mpich/ofi      | buffers=device gpudirect=true | MPIR_CVAR_ENABLE_GPU=1 MPIR_CVAR_CH4_OFI_ENABLE_HMEM=1
 infiniband   | mpich/ofi      | ports_per_node=2 | !libfabric's verbs provider takes one interface
-infiniband   | intel-mpi/ofi  | ports_per_node=2 | UCX_NET_DEVICES=dev1:2,dev2:2
+infiniband   | intel-mpi/ofi  | ports_per_node=2 | UCX_NET_DEVICES=dev1:2,dev2:2 UCX_MAX_RNDV_RAILS=2 UCX_MAX_EAGER_RAILS=2
 infiniband   | openmpi5/ucx   | buffers=device gpudirect=true  | UCX_TLS=rc,sm,self,cuda UCX_IB_GPU_DIRECT_RDMA=y
 infiniband   | openmpi5/ucx   | buffers=device gpudirect=false | UCX_TLS=rc,sm,self,cuda UCX_IB_GPU_DIRECT_RDMA=n
-infiniband   | openmpi5/ucx   | ports_per_node=2 | UCX_NET_DEVICES=dev1:2,dev2:2
+infiniband   | openmpi5/ucx   | ports_per_node=2 | UCX_NET_DEVICES=dev1:2,dev2:2 UCX_MAX_RNDV_RAILS=2 UCX_MAX_EAGER_RAILS=2
 infiniband   | cray-mpich/ucx | buffers=device gpudirect=true  | MPICH_GPU_SUPPORT_ENABLED=1 UCX_TLS=rc,sm,self,cuda UCX_IB_GPU_DIRECT_RDMA=y
 infiniband   | openmpi5/tcp   | buffers=device gpudirect=true  | !TCP stages GPU data
 roce         | mpich/ofi/psm3 | ports_per_node=2 | !psm3 is used with one adapter here
@@ -188,7 +192,7 @@ def lines(table: str) -> list[tuple[str, ...]]:
 
 def variables(text: str) -> dict[str, str]:
     """NAME=VALUE words as a shell reads them."""
-    words = (word.partition("=") for word in shlex.split(text))
+    words = (word.partition("=") for word in shlex.split(text.replace("NO_HPCX", NO_HPCX)))
     return {name: value for name, _, value in words}
 
 
@@ -461,3 +465,22 @@ def test_document_shows_the_table() -> None:
     assert [
         row.unsupported for row in TABLE.values() if row.unsupported and row.unsupported not in words
     ] == []
+
+
+@dataclass
+class OnNode:
+    """Rails of one node."""
+
+    interfaces: tuple[str, ...] = ("eth0",)
+    adapters: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ("10.0.0.1",)
+
+
+def test_nccl_is_told_where_a_node_has_ipv6_alone() -> None:
+    """Unset, NCCL looks for an IPv4 address; a user's own setting wins."""
+    variables = environment(the_fabric("ethernet-tcp"), the_backend("nccl"), "cuda")
+    assert "NCCL_SOCKET_FAMILY" not in selection.on_node(variables, OnNode())
+    ipv6 = OnNode(addresses=("fd00::1",))
+    assert selection.on_node(variables, ipv6)["NCCL_SOCKET_FAMILY"] == "AF_INET6"
+    own = variables | {"NCCL_SOCKET_FAMILY": "AF_INET"}
+    assert selection.on_node(own, ipv6)["NCCL_SOCKET_FAMILY"] == "AF_INET"

@@ -77,8 +77,23 @@ def test_what_mpi_may_choose_includes_leaders_alone():
 
 def test_nccl_may_reduce_in_the_network_or_over_trees():
     """From one message (in-network) to two (trees) between nodes; exactly the ring's if that is pinned."""
-    assert sent(allreduce(NCCL, {}, 8, 2, 100), 2, 4) == [(100, 200)] * 4
-    assert sent(allreduce(NCCL | {"algorithm": "Ring"}, {}, 8, 2, 100), 2, 4) == [(175, 175)] * 4
+    simple = NCCL | {"protocol": "Simple"}
+    assert sent(allreduce(simple, {}, 8, 2, 100), 2, 4) == [(100, 200)] * 4
+    assert sent(allreduce(simple | {"algorithm": "Ring"}, {}, 8, 2, 100), 2, 4) == [(175, 175)] * 4
+
+
+def test_nccls_protocols_add_flags_to_the_data():
+    """LL doubles the bytes, LL128 adds 8 to 120; unpinned, it may be any of them."""
+    ring = NCCL | {"algorithm": "Ring"}
+    assert sent(allreduce(ring | {"protocol": "LL"}, {}, 8, 2, 100), 2, 4) == [(350, 350)] * 4
+    assert sent(allreduce(ring | {"protocol": "LL128"}, {}, 8, 2, 120), 2, 4)[0][0] == pytest.approx(224)
+    assert sent(allreduce(ring, {}, 8, 2, 100), 2, 4) == [(175, 350)] * 4
+
+
+def test_of_other_mpi_libraries_nothing_is_assumed():
+    """A tree's leaf sends one message, a linear root one to every other rank."""
+    open_mpi = MPI | {"library": "openmpi5"}
+    assert sent(allreduce(open_mpi, PINNED, 4, 1, 100), 1, 4) == [(100, 300)] * 4
 
 
 def test_parts_add_up_with_their_own_ranges():

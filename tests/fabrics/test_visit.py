@@ -1,16 +1,18 @@
 """How nodes are asked, and how their answers are found again."""
 
+import json
 import random
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 from nodes import a_fabric, an_interface, some_facts
 
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics import visit
-from fabricbench.fabrics.doctor import Node, Wanted
-from fabricbench.fabrics.visit import from_lines, in_child, rail_ends, throttle_reasons, to_lines
+from fabricbench.fabrics.findings import Node, Wanted
+from fabricbench.fabrics.visit import from_lines, in_child, rail_ends, throttle_reasons, to_lines, words_of
 
 
 def test_answers_are_found_amid_other_output_in_any_order():
@@ -102,3 +104,70 @@ def test_outside_a_list_of_nodes_there_is_one_line(monkeypatch):
         monkeypatch.setenv("SLURM_JOB_NODELIST", text)
         with pytest.raises(LaunchError, match="SLURM_JOB_NODELIST"):
             visit.allocated_nodes()
+
+
+def an_srun(folder, monkeypatch, program):
+    """An srun on PATH that runs a program instead."""
+    srun = folder / "srun"
+    srun.write_text(f"#!{sys.executable}\n{program}")
+    srun.chmod(srun.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(Path(visit.__file__).parents[2]))
+
+
+def test_a_large_clusters_ends_are_told_by_standard_input(tmp_path, monkeypatch):
+    """512 nodes of 8 rails are longer than an argument may be (128 KiB); srun hands them to every node."""
+    ends = {
+        f"ib rail {rail}": [
+            (f"node{n:04}", f"ib{rail}", f"10.{rail}.{n // 256}.{n % 256}", 4092) for n in range(512)
+        ]
+        for rail in range(8)
+    }
+    program = """
+import json, sys
+from fabricbench.fabrics.visit import to_lines
+arguments = sys.argv[1:]
+told = json.load(sys.stdin)
+answer = {"node": "node0000", "ends": sum(map(len, told.values())), "longest": max(map(len, arguments))}
+answer["input"] = [word for word in arguments if word.startswith("--input")]
+print(to_lines(answer))
+"""
+    an_srun(tmp_path, monkeypatch, program)
+    text = json.dumps(ends)
+    assert len(text) > 128 << 10
+    answers, words = visit._srun(["node0000"], ["--reach"], text)
+    assert answers["node0000"]["ends"] == 4096
+    assert answers["node0000"]["input"] == ["--input=all"]
+    assert answers["node0000"]["longest"] < 4096
+    assert words == {}
+
+
+def test_an_srun_that_cannot_start_is_one_line(tmp_path, monkeypatch):
+    """Its interpreter is missing, say."""
+    an_srun(tmp_path, monkeypatch, "")
+    (tmp_path / "srun").write_text("#!/nowhere/python\n")
+    with pytest.raises(LaunchError, match="srun can't be started: No such file"):
+        visit._srun(["n0"], ["--software"])
+
+
+def test_every_node_has_its_own_last_word():
+    """By its task's number, else by its name in srun's lines; the rest belongs to no node."""
+    text = """
+srun: warning: something general
+ 0: Traceback
+ 0: ImportError: no psutil
+srun: error: n[0-2]: tasks 0-2: Exited with exit code 1
+slurmstepd: error: n3 is gone
+srun: error: n1x: not one of them
+99: no such task
+"""
+    words = words_of(text, ["n0", "n1", "n2", "n3", "n4"])
+    exited = "srun: error: n[0-2]: tasks 0-2: Exited with exit code 1"
+    assert words == {
+        "n0": "ImportError: no psutil",
+        "n1": exited,
+        "n2": exited,
+        "n3": "slurmstepd: error: n3 is gone",
+        "": "99: no such task",
+    }
+    assert words_of("", ["n0"]) == {}

@@ -1,6 +1,6 @@
 """The libraries' own words on the network they took."""
 
-from fabricbench.fabrics.words import MOST_LINES, telling
+from fabricbench.fabrics.words import MOST_LINES, cause, telling
 
 NCCL = """\
 n0:812:845 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:10.0.0.1<0>
@@ -31,3 +31,15 @@ def test_mpichs_provider_and_cards_are_kept():
 def test_a_flood_of_lines_is_cut():
     """A record stays small."""
     assert len(telling(f"Using network {n}" for n in range(1000))) == MOST_LINES
+
+
+def test_the_cause_is_the_last_line_of_an_error_stack():
+    """MPICH's stack ends with what went wrong, without the name of the function."""
+    stack = [
+        "Fatal error in internal_Init_thread: Other MPI error, error stack:",
+        "internal_Init_thread(48)...: MPI_Init_thread failed",
+        "MPIDI_OFI_mpi_init_hook(1500): OFI call ep_enable failed (default nic=tcp: Bad file descriptor)",
+        "",
+    ]
+    assert cause(stack) == ["OFI call ep_enable failed (default nic=tcp: Bad file descriptor)"]
+    assert cause(["libfabric provider: tcp", "num_nics: 1"]) == []

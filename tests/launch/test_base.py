@@ -14,10 +14,11 @@ def test_inherited_choices_of_a_network_are_unset_and_named():
         "UCX_TLS": "rc",
         "OMPI_MCA_btl": "tcp",
         "PMI_RANK": "3",
+        "HFI_UNIT": "1",
         "HOME": "/h",
     }
     environment, unset = cell_environment(a_cell(), shell)
-    assert unset == ["NCCL_SOCKET_IFNAME", "OMPI_MCA_btl", "PMI_RANK", "UCX_TLS"]
+    assert unset == ["HFI_UNIT", "NCCL_SOCKET_IFNAME", "OMPI_MCA_btl", "PMI_RANK", "UCX_TLS"]
     assert not set(unset) & set(environment)
     assert environment["HOME"] == "/h"
 

@@ -30,17 +30,22 @@ def machine(monkeypatch):
 
 def facts(numa=TWO_SOCKETS, card=None, gpus=()):
     """A node's facts, as far as binding reads them."""
-    return {"numa": numa, "interfaces": {"eth0": {"numa": card}}, "gpus": [{"numa": node} for node in gpus]}
+    return {
+        "numa": numa,
+        "interfaces": {"eth0": {"numa": card}},
+        "adapters": {"mlx5_0": {"numa": 1}},
+        "gpus": [{"numa": node} for node in gpus],
+    }
 
 
-def bound(local_rank=0, *, ranks=2, of_node=None, **wanted):
+def bound(local_rank=0, *, ranks=2, of_node=None, rails=ETH0, **wanted):
     """Bind one local rank of a node with `ranks` ranks, two nodes, MPI with one thread."""
     changes = {"launcher": "host", "gpus": 2 * ranks, "nodes": 2, "ranks_per_node": ranks}
     changes |= {key: wanted.pop(key) for key in ("device", "threads_per_rank") if key in wanted}
     cell = a_cell("micro", wanted.pop("engine", "mpi"), binding=wanted, **changes)
     os.sched_setaffinity(0, range(8))  # as before any binding
     seat = Seat(rank=local_rank, size=2 * ranks, node=0, local_rank=local_rank, store="")
-    return binding.bind(cell, seat, of_node or facts(), ETH0)
+    return binding.bind(cell, seat, of_node or facts(), rails)
 
 
 def test_ranks_get_cores_of_their_own():
@@ -96,6 +101,21 @@ def test_cores_near_the_ranks_gpu_come_before_those_near_the_card():
     assert (found["numa"], found["gpu_numa"]) == ([1], 1)
     assert bound(0, of_node=of_node, device="cuda", near="nic")["numa"] == [0]
     assert bound(0, of_node=of_node)["gpu_numa"] is None
+
+
+def test_an_adapters_place_counts_before_its_interfaces():
+    """With EFA the interface is another card than the adapter that moves the bytes."""
+    found = bound(0, of_node=facts(card=0), rails=Rails(("eth0",), ("mlx5_0",)))
+    assert (found["numa"], found["card_numa"]) == ([1], [1])
+
+
+@pytest.mark.parametrize(
+    ("visible", "numa"), [("1,0", 0), ("0,1", 1), ("GPU-3f2a,GPU-77b1", None), ("6,7", None), ("1", 0)]
+)
+def test_gpus_are_counted_as_cuda_shows_them(monkeypatch, visible, numa):
+    """Of those in CUDA_VISIBLE_DEVICES; by UUID, or hidden by a control group, their place isn't known."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert bound(0, of_node=facts(gpus=[1, 0]), device="cuda")["gpu_numa"] == numa
 
 
 def test_each_rank_is_near_its_own_gpu():

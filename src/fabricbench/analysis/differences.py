@@ -13,6 +13,8 @@ from typing import Any
 import pandas as pd
 
 from fabricbench.analysis.names import by_node, condensed, in_order, natural
+from fabricbench.errors import ConfigError
+from fabricbench.fabrics.selection import environment
 from fabricbench.record import Record
 
 Json = Mapping[str, Any]
@@ -81,7 +83,7 @@ def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFra
 
 def _of_pair(this: list[Record], that: list[Record]) -> list[dict[str, Any]]:
     """The rows of one pair: unexpected ones first, then by kind and name."""
-    selecting = {name for record in (*this, *that) for name in record.cell.environment}
+    selecting = {name for record in (*this, *that) for name in _selected(record)}
     by_side = [[_facts(record) for record in side] for side in (this, that)]
     every = {fact for side in by_side for facts in side for fact in facts}
     values = {fact: [_distinct(fact, side) for side in by_side] for fact in every}
@@ -98,6 +100,16 @@ def _of_pair(this: list[Record], that: list[Record]) -> list[dict[str, Any]]:
     if all(row["expected"] for row in rows):
         rows.append(_row("none", "nothing but the fabric", "", "", expected=True))
     return sorted([*rows, *_congestion(this, that)], key=_order)
+
+
+def _selected(record: Record) -> set[str]:
+    """Variables that have the value which the table of fabrics and engines gives them, none of the user's."""
+    cell = record.cell
+    try:
+        table = environment(cell.fabric, cell.backend, cell.device)
+    except (ConfigError, KeyError):  # a record of another version, whose row is gone
+        return set(cell.environment)
+    return {name for name, value in cell.environment.items() if table.get(name) == value}
 
 
 def _row(kind: str, what: str, this: str, that: str, *, expected: bool) -> dict[str, Any]:
@@ -185,7 +197,9 @@ def _hosts(record: Record) -> list[str]:
 
 def _of_binding(record: Record) -> Found:
     """What was asked for, and the cores, memory and threads that ranks had."""
-    asked = ", ".join(f"{name} {how}" for name, how in sorted(record.cell.binding.items()))
+    wanted = record.cell.binding
+    old = isinstance(wanted, str)  # of an earlier version
+    asked = str(wanted) if old else ", ".join(f"{name} {how}" for name, how in sorted(wanted.items()))
     yield "binding", "binding asked for", asked
     yield "binding", "threads per rank asked for", record.cell.threads_per_rank
     for ranks in _ranks(record.provenance):

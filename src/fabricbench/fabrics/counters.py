@@ -1,12 +1,9 @@
 """What a node has counted: bytes by network interface and RDMA port, and signs of congestion."""
 
-import array
-import contextlib
-import fcntl
-import socket
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from fabricbench.fabrics.ethtool import statistics as card_statistics
 
 Counters = dict[str, dict[str, int]]
 """Counter's name (an interface, or `adapter:port`) → rx_bytes and tx_bytes."""
@@ -29,8 +26,8 @@ TCP = {
 TELLING = ("pause", "ecn", "cnp", "discard", "dropped", "buffer_errors")
 """Parts of the names of a network card's own statistics that speak of congestion."""
 
-SIOCETHTOOL, ETHTOOL_GSSET_INFO, ETHTOOL_GSTRINGS, ETHTOOL_GSTATS = 0x8946, 0x37, 0x1B, 0x1D
-ETH_SS_STATS, ETH_GSTRING_LEN = 1, 32
+REFRESH_S = {"bnxt_en": 1.1}
+"""Drivers whose counters lag: they copy their card's numbers to the host once in this time."""
 
 
 def read(sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> Counters:
@@ -107,31 +104,6 @@ def grown(after: Counters, before: Counters) -> Counters:
         name: {way: count - before.get(name, nothing)[way] for way, count in now.items()}
         for name, now in after.items()
     }
-
-
-def card_statistics(interface: str) -> dict[str, int]:
-    """A network card's own statistics, as `ethtool -S` shows them; empty where its driver has none."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        info = array.array("B", struct.pack("IIQI", ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS, 0))
-        _ethtool(asking, interface, info)
-        count = struct.unpack("IIQI", info.tobytes())[3]
-        names = array.array("B", struct.pack("III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count))
-        names.extend(bytes(count * ETH_GSTRING_LEN))
-        _ethtool(asking, interface, names)
-        values = array.array("B", struct.pack("II", ETHTOOL_GSTATS, count) + bytes(count * 8))
-        _ethtool(asking, interface, values)
-        text = names.tobytes()[12:]
-        strings = [text[at : at + ETH_GSTRING_LEN] for at in range(0, len(text), ETH_GSTRING_LEN)]
-        numbers = struct.unpack(f"{count}Q", values.tobytes()[8:])
-        labels = [name.split(b"\0")[0].decode("ascii", "replace").strip() for name in strings]
-        return dict(zip(labels, numbers, strict=True))
-    return {}
-
-
-def _ethtool(asking: socket.socket, interface: str, data: "array.array[int]") -> None:
-    """One SIOCETHTOOL request (ethtool's uapi header); `data` is overwritten with the answer."""
-    address, _ = data.buffer_info()
-    fcntl.ioctl(asking, SIOCETHTOOL, struct.pack("16sP", interface.encode(), address))
 
 
 def _ports(sys: Path) -> Iterator[Path]:

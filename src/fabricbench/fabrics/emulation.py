@@ -330,13 +330,13 @@ def _shape(ip: Any, interface: str, link: Link, netem: bool) -> None:
 
 def describe(link: Link, netem: bool) -> dict[str, Any]:
     """How the fabric under test is emulated, for the record and the page."""
+    asked = f"{link.delay_s * 1e6:g} µs, jitter {link.jitter_s * 1e6:g} µs, loss {link.loss:g}"
     if not (link.delay_s or link.jitter_s or link.loss):
         delay = "not emulated: none asked for"
     elif netem:
-        asked = f"{link.delay_s * 1e6:g} µs, jitter {link.jitter_s * 1e6:g} µs, loss {link.loss:g}"
         delay = f"emulated by netem: {asked}"
     else:
-        delay = "not emulated: this kernel has no netem"
+        delay = f"not emulated: this kernel has no netem (asked for: {asked})"
     return {
         "shaping": "tbf",
         "link_bit_s": link.rate_bit_s,

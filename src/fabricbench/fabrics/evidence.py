@@ -19,8 +19,12 @@ NOT_APPLICABLE, UNVERIFIED = "not applicable", "unverified"
 
 LEAST_BYTES = 10_000_000
 """Below this a cell proves nothing: other traffic of a real node may be as much."""
+LEAST_TO_MISS = 100_000
+"""Payload bytes from which on their absence from a counter is no rounding."""
 SLACK = 1.10
 ELSEWHERE = 0.10
+SLACK_BELOW = 0.90
+"""An RDMA cell whose adapter's interface carries this part of its bytes fell back to TCP."""
 RAIL_SHARE = 0.10
 """A rail that carries less than this part of its share wasn't used."""
 LARGEST_PACKET = 65_535
@@ -49,12 +53,15 @@ def declare(fabric: Json, path: str, facts: Json, rails: Rails, segments: int | 
 
     `path`: tcp or rdma. `segments`: how many TCP segments one packet may hold, where the links are shaped.
     Returns counters (the declared ones), same_wire (others that lawfully see the same bytes: what lies
-    under a VLAN or bond, the adapter under an interface), unit (payload bytes per counted packet), headers.
+    under a VLAN or bond, the adapter under an interface), fall_back (interfaces of an RDMA adapter, whose
+    TCP its port may count as well), unit (payload bytes per counted packet) and headers.
     """
+    known = facts["interfaces"]
     if path == "rdma":
         ports = [f"{adapter}:{fabric['port']}" for adapter in rails.adapters]
-        return {"counters": ports, "same_wire": [], "unit": RDMA_MTU, "headers": HEADERS_RDMA}
-    known = facts["interfaces"]
+        fall_back = [name for name in known if known[name]["adapter"] in rails.adapters]
+        rdma = {"unit": RDMA_MTU, "headers": HEADERS_RDMA}
+        return {"counters": ports, "same_wire": [], "fall_back": fall_back} | rdma
     under = _under(rails.interfaces, known)
     adapters = {known[name]["adapter"] for name in (*rails.interfaces, *under) if name in known} - {None}
     ports = [f"{name}:{port}" for name in sorted(adapters) for port in facts["adapters"][name]["ports"]]
@@ -62,6 +69,7 @@ def declare(fabric: Json, path: str, facts: Json, rails: Rails, segments: int | 
     return {
         "counters": list(rails.interfaces),
         "same_wire": [*under, *ports],
+        "fall_back": [],
         "unit": min(units, default=1448),
         "headers": HEADERS_TCP,
     }
@@ -83,82 +91,162 @@ def judge(evidence: Json, nodes: int) -> Verdict:
     }
     most = max((_least(one, way) for one in expected.values() for way in WAYS), default=0.0)
     if most < LEAST_BYTES:
+        few = (
+            _contradiction(_way(node, way, one, evidence)) for node, one in expected.items() for way in WAYS
+        )
         text = f"at most {_mb(most)} must have left a node; below {_mb(LEAST_BYTES)} that proves nothing"
-        return Verdict(TOO_LITTLE, text)
+        return next((found for found in few if found), Verdict(TOO_LITTLE, text))
     ways = [
         (node, way)
         for node, one in expected.items()
         for way in sorted(WAYS, key=lambda way: -_least(one, way))
         if _least(one, way) >= LEAST_BYTES
     ]
-    judged = [_judge_node(node, way, expected[node], evidence) for node, way in ways]
+    judged = [_verdict(_way(node, way, expected[node], evidence)) for node, way in ways]
     # Of each node's two ways the busier: the other's bytes may be acknowledgements for a good part.
     busier = {node: one.of_formula for (node, _), one in reversed(list(zip(ways, judged, strict=True)))}
     ratios = [ratio for ratio in busier.values() if ratio]
-    worst = max(ratios, key=_distance, default=None)
     for word in (MISLABELLED, UNVERIFIED):
         found = [one for one in judged if one.verdict == word]
         if found:
             return Verdict(word, found[0].because, found[0].of_formula)
     where = _listed(name for one in evidence["declared"].values() for name in one["counters"])
     ends = dict.fromkeys(f"{100 * ratio:.0f}" for ratio in (min(ratios), max(ratios)))
-    span = f"{'–'.join(ends)} %"
-    text = f"{where} carried {span} of what {formula['algorithm']} sends, up to {_mb(most)} a node"
-    return Verdict(VERIFIED, text, worst)
+    text = (
+        f"{where} carried {'–'.join(ends)} % of what {formula['algorithm']} sends, up to {_mb(most)} a node"
+    )
+    return Verdict(VERIFIED, text, max(ratios, key=_distance))
 
 
-def _judge_node(node: str, way: str, expected: Traffic, evidence: Json) -> Verdict:
+@dataclass(frozen=True)
+class _Way:
+    """One direction of one node: what must have passed, and what each counter saw."""
+
+    node: str
+    verb: str
+    low: float
+    """Payload bytes at least."""
+    wire: tuple[float, float]
+    """Least and most with headers."""
+    answers: float
+    """Acknowledgements of the other way, at most."""
+    counted: Mapping[str, float]
+    idle: Mapping[str, float]
+    declared: Json
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.declared["counters"])
+
+    @property
+    def carried(self) -> float:
+        return sum(self.counted[name] for name in self.names)
+
+    @property
+    def spare(self) -> float:
+        """What the declared counters would have seen on an idle node."""
+        return sum(self.idle.get(name, 0.0) for name in self.names)
+
+    @property
+    def ratio(self) -> float:
+        """The counter less its baseline over the nearer end of the formula; 1 within it."""
+        net, (least, most) = max(0.0, self.carried - self.spare), self.wire
+        return net / least if net < least else net / most if net > most else 1.0
+
+    def busiest(self, besides: Iterable[str] = ()) -> tuple[str, float]:
+        """The counter that isn't declared, nor one of `besides`, with the most bytes above its baseline."""
+        left_out = {*self.names, *besides, "lo"}
+        others = {
+            name: max(0.0, count - self.idle.get(name, 0.0))
+            for name, count in self.counted.items()
+            if name not in left_out
+        }
+        name = max(others, key=others.__getitem__, default="")
+        return name, others.get(name, 0.0)
+
+
+def _way(node: str, way: str, expected: Traffic, evidence: Json) -> _Way:
     """One direction of one node."""
     declared = evidence["declared"][node]
-    counted = {name: counts[way] for name, counts in evidence["nodes"].get(node, {}).items()}
-    idle = {name: counts[way] for name, counts in evidence.get("baseline", {}).get(node, {}).items()}
-    low, high = getattr(expected, way)
-    messages = expected.tx_messages if way == "tx_bytes" else expected.rx_messages
-    least = on_the_wire(low, messages, declared["unit"], declared["headers"])
-    most = on_the_wire(high, messages, declared["unit"], declared["headers"])
-    other_way = expected.rx_bytes if way == "tx_bytes" else expected.tx_bytes
-    answers = declared["headers"] * other_way[1] / declared["unit"]
-    names = declared["counters"]
-    unread = [name for name in names if name not in counted]
-    others = {
-        name: max(0.0, count - idle.get(name, 0.0))
-        for name, count in counted.items()
-        if name not in names and name not in declared["same_wire"] and name != "lo"
-    }
-    busiest = max(others, key=others.__getitem__, default="")
-    elsewhere = others.get(busiest, 0.0)
-    verb = "sent" if way == "tx_bytes" else "received"
-    if unread:
-        if elsewhere >= low:
-            return Verdict(
-                MISLABELLED,
-                f"on {node}, {busiest} {verb} {_mb(elsewhere)}, and {_listed(unread)} can't be read",
-            )
-        return Verdict(UNVERIFIED, f"on {node} the counter of {_listed(unread)} can't be read")
-    carried = sum(counted[name] for name in names)
-    spare = sum(idle.get(name, 0.0) for name in names)
-    net = max(0.0, carried - spare)
-    ratio = net / least if net < least else net / most if net > most else 1.0
-    asked = f"{_mb(low)}" if high <= low * 1.01 else f"{_mb(low)} to {_mb(high)}"
-    claim = f"{_listed(names)} of {node} {verb} {_mb(carried)} of the {asked} that it must have"
-    if carried < low:
-        if elsewhere >= ELSEWHERE * low:
-            where = f"{busiest} {verb} {_mb(elsewhere)}"
-        else:
-            where = "no other interface did: shared memory, or an adapter that isn't counted"
-        return Verdict(MISLABELLED, f"{claim}; {where}", ratio)
-    for name in names:
-        share = carried / len(names)
-        if counted[name] < RAIL_SHARE * share:
+    tx = way == "tx_bytes"
+    low, high = expected.tx_bytes if tx else expected.rx_bytes
+    other_high = (expected.rx_bytes if tx else expected.tx_bytes)[1]
+    messages = expected.tx_messages if tx else expected.rx_messages
+    unit, headers = declared["unit"], declared["headers"]
+    return _Way(
+        node=node,
+        verb="sent" if tx else "received",
+        low=low,
+        wire=(on_the_wire(low, messages, unit, headers), on_the_wire(high, messages, unit, headers)),
+        answers=headers * other_high / unit,
+        counted={name: counts[way] for name, counts in evidence["nodes"].get(node, {}).items()},
+        idle={name: counts[way] for name, counts in evidence.get("baseline", {}).get(node, {}).items()},
+        declared=declared,
+    )
+
+
+def _contradiction(way: _Way) -> Verdict | None:
+    """Few bytes can't prove a label, but their absence can disprove it: other traffic only adds to a counter.
+
+    Mislabelled if they were seen elsewhere; unverified if nowhere, since a card's counters may lag.
+    """
+    if way.low < LEAST_TO_MISS or any(name not in way.counted for name in way.names):
+        return None
+    if way.carried >= way.low:
+        return None
+    text = f"{_claim(way)}; {_where(way)}"
+    _, elsewhere = way.busiest()
+    seen = elsewhere >= SLACK_BELOW * way.low
+    return Verdict(MISLABELLED if seen else UNVERIFIED, text, way.ratio)
+
+
+def _verdict(way: _Way) -> Verdict:
+    """The rule; each step names what it saw."""
+    same_wire = way.declared["same_wire"]
+    if unread := [name for name in way.names if name not in way.counted]:
+        name, elsewhere = way.busiest(same_wire)
+        unreadable = f"the counter of {_listed(unread)} can't be read"
+        if elsewhere >= way.low:
+            return Verdict(MISLABELLED, f"on {way.node}, {name} {way.verb} {_mb(elsewhere)}; {unreadable}")
+        return Verdict(UNVERIFIED, f"on {way.node} {unreadable}")
+    claim = _claim(way)
+    if way.carried < way.low:
+        return Verdict(MISLABELLED, f"{claim}; {_where(way)}", way.ratio)
+    for name in way.declared["fall_back"]:
+        if way.counted.get(name, 0.0) - way.idle.get(name, 0.0) >= SLACK_BELOW * way.low:
+            text = f"{claim}, but as TCP: {name} {way.verb} {_mb(way.counted[name])}"
+            return Verdict(MISLABELLED, text, way.ratio)
+    if way.spare > ELSEWHERE * way.low:
+        text = f"{claim}, and would carry {_mb(way.spare)} in that time when idle"
+        return Verdict(UNVERIFIED, text, way.ratio)
+    for name in way.names:
+        if way.counted[name] < RAIL_SHARE * way.carried / len(way.names):
             text = (
-                f"{name} of {node}, one of {len(names)} rails, {verb} {_mb(counted[name])} of {_mb(carried)}"
+                f"{name} of {way.node}, one of {len(way.names)} rails, {way.verb} "
+                f"{_mb(way.counted[name])} of {_mb(way.carried)}"
             )
-            return Verdict(UNVERIFIED, text, ratio)
-    if elsewhere > ELSEWHERE * low:
-        return Verdict(UNVERIFIED, f"{claim}, but {busiest} {verb} {_mb(elsewhere)} beside it", ratio)
-    if carried > SLACK * most + answers + spare:
-        return Verdict(UNVERIFIED, f"{claim}: other traffic, retransmissions or another algorithm", ratio)
-    return Verdict(VERIFIED, "", ratio)
+            return Verdict(UNVERIFIED, text, way.ratio)
+    name, elsewhere = way.busiest(same_wire)
+    if elsewhere > ELSEWHERE * way.low:
+        return Verdict(UNVERIFIED, f"{claim}, but {name} {way.verb} {_mb(elsewhere)} beside it", way.ratio)
+    if way.carried > SLACK * way.wire[1] + way.answers + way.spare:
+        text = f"{claim}: other traffic, retransmissions or another algorithm"
+        return Verdict(UNVERIFIED, text, way.ratio)
+    return Verdict(VERIFIED, "", way.ratio)
+
+
+def _claim(way: _Way) -> str:
+    least = f"{_mb(way.low)}{'' if way.wire[1] <= way.wire[0] * 1.01 else ' or more'}"
+    names = _listed(way.names)
+    return f"{names} of {way.node} {way.verb} {_mb(way.carried)} of the {least} that it must have"
+
+
+def _where(way: _Way) -> str:
+    """Where the missing bytes were seen; an adapter under the interface counts here, since it isn't TCP's."""
+    name, elsewhere = way.busiest()
+    if elsewhere >= ELSEWHERE * way.low:
+        return f"{name} {way.verb} {_mb(elsewhere)}"
+    return "no other counter saw them: shared memory, or an adapter that isn't counted"
 
 
 def _unit(interface: Json, segments: int | None) -> int:

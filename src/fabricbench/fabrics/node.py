@@ -5,15 +5,12 @@ interfaces come from the kernel: in a container /sys may show the interfaces of 
 believed only where interface number and hardware address agree with the kernel's.
 """
 
-import ctypes
-import fcntl
 import ipaddress
 import os
 import platform
 import re
 import resource
 import socket
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ import psutil
 
 from fabricbench import provenance
 from fabricbench.errors import LaunchError
+from fabricbench.fabrics import ethtool
 
 NodeFacts = dict[str, Any]
 """What `probe` gives: plain data that passes through JSON unchanged."""
@@ -32,7 +30,6 @@ RDMA_KINDS = ("roce", "infiniband", "omnipath", "slingshot", "efa")
 
 _CONTAINER_BRIDGE = re.compile(r"(docker|virbr|lxcbr|lxdbr|podman|cni|flannel|nerdctl)\d*|br-[0-9a-f]{12}")
 _KIND_OF_DRIVER = {"veth": "veth", "bridge": "bridge", "bonding": "bond", "802.1Q VLAN Support": "vlan"}
-_SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 
 
 @dataclass(frozen=True)
@@ -266,7 +263,7 @@ def _interfaces(sys: Path, proc: Path) -> tuple[dict[str, dict[str, Any]], list[
         folder = _own_folder(sys, name, [each.address for each in own if each.family == socket.AF_PACKET])
         shown += [name] if folder else []
         flags = stats.flags.split(",")
-        driver = (_link(folder / "device/driver") if folder else None) or _ethtool_driver(name)
+        driver = (_link(folder / "device/driver") if folder else None) or ethtool.driver(name)
         port = _integer(folder / "dev_port") if folder and (folder / "device").exists() else None
         found[name] = {
             "up": "up" in flags,
@@ -358,20 +355,6 @@ def _inherit_from_lower(facts: dict[str, Any], interfaces: Mapping[str, dict[str
         below += lower["lower"]
 
 
-def _ethtool_driver(name: str) -> str | None:
-    """The driver that the kernel names; it knows this namespace where /sys doesn't."""
-    answer = bytearray(struct.pack("I192x", _ETHTOOL_GDRVINFO))
-    place = (ctypes.c_char * len(answer)).from_buffer(answer)
-    # struct ifreq: the name, and where the answer goes
-    request = struct.pack("16sP16x", name.encode()[:15], ctypes.addressof(place))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        try:
-            fcntl.ioctl(asking, _SIOCETHTOOL, request)
-        except OSError:
-            return None
-    return bytes(answer[4:36]).split(b"\0")[0].decode("ascii", "replace") or None
-
-
 def _adapters(sys: Path, interfaces: Mapping[str, Any]) -> dict[str, Any]:
     """RDMA adapters: all that verbs knows (InfiniBand, RoCE, Omni-Path, EFA), and Slingshot's."""
     found = {}
@@ -422,7 +405,6 @@ def _gpus(sys: Path, proc: Path) -> list[dict[str, Any]]:
                 "pci": pci.lower(),
                 "numa": _numa_node(sys / "bus/pci/devices" / pci.lower() / "numa_node"),
                 "driver": _nvidia_driver(proc),
-                "throttled": [],
             }
         )
     return found

@@ -13,6 +13,7 @@ import os
 import selectors
 import socket
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,10 @@ CONNECT_S = 2.0
 ANSWER_S = 0.3
 # A kernel answers one peer with a burst of 6 ICMP errors, then one per second: a second try comes later.
 AGAIN_S = 1.1
+# All peers together get 1000 ICMP errors a second, in bursts of 50: many nodes that ask at once don't begin
+# at once, and a full-size packet counts as vanished only if short ones beside it are answered each time.
+STAGGER_S = 0.002
+CONFIRMATIONS = 2
 SHORT_BYTES = 128
 SIZES = (576, 1280, 1400, 1450, 1492, 1496, 1500, 2044, 4092, 8192, 8896, 8996, 9000, 9216, 16384, 32768)
 """Packets that common networks carry in full; between them lies the first size that doesn't pass."""
@@ -39,7 +44,8 @@ class Reach:
     because: str
     """What the kernel said."""
     full_size: bool | None = None
-    """Whether packets that fill the MTU arrive; None where that can't be told (ICMP is filtered)."""
+    """Whether packets that fill the MTU arrive; None where that can't be told (ICMP is filtered,
+    or limited so that answers to short packets are missing too)."""
     passed_bytes: int | None = None
     """The longest packet that was seen to arrive."""
     stopped_bytes: int | None = None
@@ -48,6 +54,7 @@ class Reach:
 
 def reach(interface: str, address: str, peers: Sequence[str], mtu: int) -> dict[str, Reach]:
     """Try each peer from `address` on `interface`; peers are addresses of the same family."""
+    time.sleep(_share(socket.gethostname()) * STAGGER_S * len(peers))
     found: dict[str, Reach] = {}
     for first in range(0, len(peers), _AT_ONCE):
         found |= _Probe(interface, address, mtu).of(list(peers[first : first + _AT_ONCE]))
@@ -70,13 +77,29 @@ class _Probe:
         answering = [peer for peer in peers if connected[peer].reached]
         answering = self._arrived(answering, dict.fromkeys(answering, SHORT_BYTES), tries=3)
         full = self._arrived(answering, dict.fromkeys(answering, self._mtu), tries=2)
-        longest = self._longest([peer for peer in answering if peer not in full])
+        more, vanishing = self._confirm([peer for peer in answering if peer not in full])
+        full += more
+        longest = self._longest(vanishing)
         found = dict(connected)
         for peer in full:
             found[peer] = replace(found[peer], full_size=True, passed_bytes=self._mtu)
         for peer, (low, high) in longest.items():
             found[peer] = replace(found[peer], full_size=False, passed_bytes=low, stopped_bytes=high)
         return found
+
+    def _confirm(self, peers: list[str]) -> tuple[list[str], list[str]]:
+        """Of peers that didn't answer full-size packets: those that do now, and those that can't be reached
+        with them. One that doesn't always answer short ones either is neither: nothing is known of it.
+        """
+        full: list[str] = []
+        for _ in range(CONFIRMATIONS if peers else 0):
+            time.sleep(AGAIN_S)
+            arrived = self._send(dict.fromkeys(peers, self._mtu))
+            full += [peer for peer in peers if peer in arrived]
+            peers = [peer for peer in peers if peer not in arrived]
+            answered = self._send(dict.fromkeys(peers, SHORT_BYTES))
+            peers = [peer for peer in peers if peer in answered]
+        return full, peers
 
     def _longest(self, peers: list[str]) -> dict[str, tuple[int, int]]:
         """For peers whose full-size packets vanish: a size that arrives, and the next that doesn't."""
@@ -152,6 +175,11 @@ class _Probe:
             return client.connect_ex((peer, PORT))
         except OSError as error:
             return error.errno or errno.EINVAL
+
+
+def _share(host: str) -> float:
+    """A number from 0 to 1 that is a host's own, and the same each time."""
+    return zlib.crc32(host.encode()) / 2**32
 
 
 def _ready(waiting: selectors.BaseSelector, seconds: float) -> Iterator[tuple[socket.socket, str]]:

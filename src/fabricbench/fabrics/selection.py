@@ -45,10 +45,12 @@ class Rails(Protocol):
         """The interfaces' addresses, without prefix length."""
 
 
-_OMPI_UCX = {"OMPI_MCA_pml": "ucx"}
-_OMPI_OFI = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
-_OMPI_PSM2 = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "psm2"}
-_OMPI_TCP = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{interface}"}
+# HPC-X's collectives open an InfiniBand card by themselves, whatever carries the messages.
+_OMPI = {"OMPI_MCA_coll_hcoll_enable": "0", "OMPI_MCA_coll_ucc_enable": "0"}
+_OMPI_UCX = {**_OMPI, "OMPI_MCA_pml": "ucx"}
+_OMPI_OFI = {**_OMPI, "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
+_OMPI_PSM2 = {**_OMPI, "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "psm2"}
+_OMPI_TCP = {**_OMPI, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{interface}"}
 
 PARTS: Mapping[str, Mapping[str, str]] = {
     # Gloo takes plain names and rejects patterns.
@@ -324,6 +326,9 @@ of a row knows is unsupported there."""
 
 _PSM2_RAILS = {"HFI_UNIT": None, "PSM2_MULTIRAIL": "1", "PSM2_MULTIRAIL_MAP": "{unit:port}"}
 
+# Left alone, UCX uses two rails for long messages and one for short ones.
+_UCX_RAILS = {"UCX_MAX_RNDV_RAILS": "{ports}", "UCX_MAX_EAGER_RAILS": "{ports}"}
+
 RAILS: Mapping[str, Mapping[str, str | None] | str] = {
     "ofi/tcp": "libfabric's tcp provider takes one interface; use a fabric with ports_per_node: 1",
     "ofi/verbs": "libfabric's verbs provider takes one interface; use a fabric with ports_per_node: 1",
@@ -331,9 +336,13 @@ RAILS: Mapping[str, Mapping[str, str | None] | str] = {
     "ofi/opx": "libfabric's opx provider takes one adapter; use a fabric with ports_per_node: 1",
     "ofi/psm2": _PSM2_RAILS,
     "psm2": _PSM2_RAILS,
+    "ucx/rc": _UCX_RAILS,
+    "ucx/tcp": _UCX_RAILS,
+    "ofi/mlx": _UCX_RAILS,
 }
-"""By part: what several ports per node change (None removes a variable), or why they can't be used. All
-others take a list of names."""
+"""By part: what several ports per node change (`{ports}` is their number, None removes a variable), or why
+they can't be used. All others take a list of names; how many of them one rank uses is the library's choice
+(one each for libfabric's cxi and efa), which the evidence shows by rail."""
 
 _TOKEN = re.compile(r"\{(interface|address|adapter|unit)(?::(port|\d+))?\}")
 _UNIT = re.compile(r"hfi\d+_(\d+)")
@@ -446,6 +455,8 @@ def on_node(variables: Mapping[str, str], rails: Rails) -> dict[str, str]:
         filled[variable] = _TOKEN.sub(
             lambda token: _joined(token[1], names[token[1]], "1" if token[2] == "port" else token[2]), value
         )
+    if "NCCL_SOCKET_IFNAME" in filled and rails.addresses and all(":" in one for one in rails.addresses):
+        filled.setdefault("NCCL_SOCKET_FAMILY", "AF_INET6")  # unset, NCCL looks for IPv4 and finds none
     return filled
 
 
@@ -476,6 +487,12 @@ def _row(fabric: Mapping[str, Any], backend: Mapping[str, Any]) -> Row:
     )
 
 
+def _with_ports(found: Mapping[str, str | None] | str, ports: int) -> Mapping[str, str | None] | str:
+    if isinstance(found, str):
+        return found
+    return {name: value and value.replace("{ports}", str(ports)) for name, value in found.items()}
+
+
 def _options(backend: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """The options of a backend that change something, as OPTIONS names them."""
     for option in ("buffers", "gpudirect", "algorithm", "protocol", "channels"):
@@ -491,7 +508,7 @@ def _extras(
     if fabric["ports_per_node"] > 1:
         for part in row.parts:
             if part in RAILS:
-                yield ("ports_per_node", ""), RAILS[part]
+                yield ("ports_per_node", ""), _with_ports(RAILS[part], fabric["ports_per_node"])
     for option, value in _options(backend):
         for part in (backend["engine"], *row.parts):
             found = OPTIONS.get((part, option, value))

@@ -137,20 +137,22 @@ def allreduce(
 ) -> Formula:
     """One all-reduce of `size` bytes over all ranks, as far as the engine lets its algorithm be known.
 
-    Gloo's is a ring. MPI's is the ring etc. that its variable pins, or else any of those it chooses from,
-    flat or between the nodes' leaders alone. NCCL's is a ring if pinned, or between one message
-    (reduced inside the network) and two (a tree).
+    Gloo's is a ring. MPICH's is what its variable pins, or else any of those it chooses from, flat or
+    between the nodes' leaders alone. Of other MPI libraries nothing is assumed: from one message per node
+    to one per pair of ranks. NCCL's is a ring if pinned, or between one message (reduced inside the
+    network) and two (a tree), with what its protocol adds.
     """
     everyone, leaders = range(ranks), range(0, ranks, per_node)
-    engine = backend["engine"]
     if ranks < 2:
         return NOTHING
-    if engine == "gloo" or (engine == "nccl" and str(backend.get("algorithm", "")).lower() == "ring"):
+    if backend["engine"] == "gloo":
         return _one("ring all-reduce", ring(everyone, size))
-    if engine == "nccl":
+    if backend["engine"] == "nccl":
+        return _nccl(backend, everyone, leaders, size)
+    if backend.get("library", "mpich") != "mpich":
         least = dict.fromkeys(ring(leaders, size), (size, 1))
-        most = dict.fromkeys(ring(leaders, size), (2 * size, 2))
-        return Formula("all-reduce, NCCL's choice", ((least, most),))
+        most = {(a, b): (size, 1) for a in everyone for b in everyone if a != b}
+        return Formula("all-reduce, the library's choice", ((least, most),))
     pinned = environment.get("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "")
     flat = per_node == 1 or environment.get("MPIR_CVAR_ENABLE_SMP_COLLECTIVES") == "0"
     if pinned in ALLREDUCE and flat:
@@ -158,6 +160,18 @@ def allreduce(
     groups = [everyone] if flat else [everyone, leaders]
     choices = tuple(make(group, size) for group in groups for make in ALLREDUCE.values())
     return Formula("all-reduce, MPI's choice", (choices,))
+
+
+def _nccl(backend: Mapping[str, object], everyone: range, leaders: range, size: float) -> Formula:
+    """LL sends as many flags as data, LL128 8 flags in 128 bytes; which is used, is known if pinned."""
+    protocol = str(backend.get("protocol", "")).upper()
+    added = {"SIMPLE": (1.0, 1.0), "LL": (2.0, 2.0), "LL128": (128 / 120, 128 / 120)}.get(protocol, (1, 2))
+    if str(backend.get("algorithm", "")).lower() == "ring":
+        rings = tuple(ring(everyone, size * factor) for factor in dict.fromkeys(added))
+        return Formula("ring all-reduce", (rings,))
+    between = ring(leaders, size)
+    ends = ((added[0] * size, 1), (2 * added[1] * size, 2))
+    return Formula("all-reduce, NCCL's choice", (tuple(dict.fromkeys(between, end) for end in ends),))
 
 
 def _one(algorithm: str, pattern: Pattern) -> Formula:

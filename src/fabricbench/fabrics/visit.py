@@ -5,6 +5,7 @@ each node, which prints its answer amid whatever else the site's scripts print.
 """
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,8 @@ from typing import Any
 
 from fabricbench.errors import FabricbenchError, LaunchError
 from fabricbench.fabrics import emulation
-from fabricbench.fabrics.doctor import Node, Wanted, rail_name, rails_of
+from fabricbench.fabrics.checks_fabric import rail_name, rails_of
+from fabricbench.fabrics.findings import Node, Wanted
 from fabricbench.fabrics.node import NodeFacts, probe
 from fabricbench.fabrics.reach import reach
 from fabricbench.nodelist import expand_nodelist
@@ -85,18 +87,18 @@ def netem() -> bool | None:
 
 
 def allocation(want: Wanted) -> tuple[dict[str, Node], list[str], dict[str, str]]:
-    """The nodes of this Slurm allocation: those that answered, all names, and what the others said."""
+    """The nodes of this Slurm allocation: those that answered, all names, and what was said (`words_of`)."""
     expected = allocated_nodes()
-    lines, words = _srun(len(expected), ["--software"])
+    lines, words = _srun(expected, ["--software"])
     nodes = {name: Node(line["facts"], line["software"]) for name, line in lines.items()}
     ordered = {name: nodes[name] for name in expected if name in nodes}
     ordered |= nodes
     if (ends := rail_ends(want, ordered)) and len(ordered) > 1:
-        tried, _ = _srun(len(expected), ["--reach", json.dumps(ends)])
+        tried, _ = _srun(expected, ["--reach"], json.dumps(ends))
         for name, line in tried.items():
             if name in ordered:
                 ordered[name] = replace(ordered[name], reach=line["reach"])
-    return ordered, expected, dict.fromkeys(expected, words)
+    return ordered, expected, words
 
 
 def allocated_nodes() -> list[str]:
@@ -252,33 +254,63 @@ def _has_netem() -> bool:
         return emulation._has_netem(ip)
 
 
-def _srun(count: int, arguments: Sequence[str]) -> tuple[dict[str, dict[str, Any]], str]:
-    """What each node of the allocation printed, and the last word of srun where it failed."""
+def _srun(
+    nodes: Sequence[str], arguments: Sequence[str], told: str | None = None
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What each node of the allocation answered, and the last words of each and of srun (`words_of`).
+
+    `told` goes to every node's standard input: a cluster's worth is longer than an argument may be.
+    """
     srun = shutil.which("srun")
     if srun is None:
         raise LaunchError(
             "srun isn't on PATH, and SLURM_JOB_ID says that this is a Slurm job; add it to PATH"
         )
     command = [
-        *(srun, f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"),
-        *("--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0"),
+        *(srun, f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"),
+        *("--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=0", "--label"),
+        f"--input={'none' if told is None else 'all'}",
         *(sys.executable, "-m", "fabricbench", "doctor-node", "--pieces", *arguments),
     ]
     try:
         done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SRUN_S,
+            command, input=told or "", capture_output=True, text=True, errors="replace", timeout=_SRUN_S
         )
         out, err = done.stdout, done.stderr
     except subprocess.TimeoutExpired as late:
-        out = (late.stdout or b"").decode(errors="replace")
-        err = f"srun was stopped after {_SRUN_S:g} s"
-    said = [line for line in err.splitlines() if line.strip()]
-    return from_lines(out), said[-1].strip() if said else ""
+        out, err = ((part or b"").decode(errors="replace") for part in (late.stdout, late.stderr))
+        err += f"\nsrun was stopped after {_SRUN_S:g} s"
+    except OSError as error:
+        raise LaunchError(
+            f"{srun} can't be started: {error.strerror or error}; `srun hostname` must work in this job"
+        ) from None
+    return from_lines(out), words_of(err, nodes)
+
+
+def words_of(text: str, nodes: Sequence[str]) -> dict[str, str]:
+    """The last line that each node wrote, else that srun wrote about it; under "" the last of no node.
+
+    `srun --label` puts the task's number before a node's lines; there is one task on each node, in order.
+    """
+    own: dict[str, str] = {}
+    about: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        label = re.match(r"(\d+): *(.+)", line)
+        if label and int(label[1]) < len(nodes):
+            own[nodes[int(label[1])]] = label[2]
+        else:
+            about |= dict.fromkeys(_named(line, nodes) or [""], line)
+    return about | own
+
+
+def _named(line: str, nodes: Sequence[str]) -> list[str]:
+    """The nodes that a line of srun names, as in `srun: error: n[1-2,7]: tasks 1-2,7: Exited`."""
+    known = set(nodes)
+    found: list[str] = []
+    for word in re.findall(r"[\w.-]+(?:\[[\d,-]+\][\w.-]*)*", line):
+        with contextlib.suppress(ValueError):
+            found += [name for name in expand_nodelist(word) if name in known]
+    return found
 
 
 def _mpi() -> dict[str, Any]:

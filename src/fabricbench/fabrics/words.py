@@ -15,6 +15,7 @@ TELLING = re.compile(
 )
 SAME = re.compile(r"\d+\[\w+\]|Channel \d+/\d+|0x[0-9a-f]+|\S+:\d+:\d+")
 """What differs by rank alone: its host and process, its number, a channel's."""
+FAILING = re.compile(r"^\w+\(\d+\)\.*:|\b(?:[Ee]rror|[Ff]ailed|[Ff]atal|[Ii]nvalid|[Aa]bort)\b")
 MOST_LINES, LONGEST = 40, 300
 
 
@@ -26,3 +27,9 @@ def telling(lines: Iterable[str]) -> list[str]:
             text = match.group().strip()[:LONGEST]
             found.setdefault(SAME.sub("", text), text)
     return list(found.values())
+
+
+def cause(lines: Iterable[str]) -> list[str]:
+    """The last line of an MPI error stack, or another that speaks of an error; empty for none."""
+    found = [line.strip() for line in lines if FAILING.search(line)]
+    return [re.sub(r"^\S+\(\d+\)\.*: *", "", found[-1])[:LONGEST]] if found else []

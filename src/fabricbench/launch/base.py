@@ -11,8 +11,10 @@ from fabricbench.launch.asking import asking
 
 # What a user's shell may carry that would choose another network, protocol or algorithm than the cell's.
 INHERITED = (
-    *("NCCL_", "UCX_", "FI_", "GLOO_", "PSM2_", "PSM3_", "TORCH_"),
-    *("OMPI_MCA_", "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_", "I_MPI_", "PMI_", "PMIX_"),
+    *("NCCL_", "OFI_NCCL_", "UCX_", "UCC_", "HCOLL_", "SHARP_", "FI_", "GLOO_", "TORCH_"),
+    *("PSM_", "PSM2_", "PSM3_", "HFI_"),
+    *("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_", "MV2_", "I_MPI_"),
+    *("PMI_", "PMIX_"),
     *("OMP_", "GOMP_", "KMP_"),
 )
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -51,7 +53,9 @@ def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str
     unset = sorted(name for name in inherited if name.startswith(INHERITED) or name in cell.unset)
     kept = {name: value for name, value in inherited.items() if name not in unset}
     threads = dict.fromkeys(THREAD_COUNTS, str(cell.threads_per_rank))
-    # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are forked.
+    fixed = {"OPENBLAS_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are
+    # forked. GPUs are numbered as the machine has them, so that a rank's card is known before it is used.
     asked = asking(cell.backend, cell.environment)
     asked = {name: value for name, value in asked.items() if name not in cell.unset}
-    return kept | threads | {"OPENBLAS_NUM_THREADS": "1"} | asked | dict(cell.environment), unset
+    return kept | threads | fixed | asked | dict(cell.environment), unset

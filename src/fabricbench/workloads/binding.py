@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fabricbench.cell import Cell
+from fabricbench.cores import cores_per_rank
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.node import Rails
 from fabricbench.workloads.seat import Seat
-
-# Gloo and NCCL move bytes in a thread of their own. On one core with the rank that waits for it, a short
-# message took 1.8 ms instead of 0.17 (docs/emulation.md), so it gets a core as well.
-ENGINE_THREADS = {"gloo": 1, "nccl": 1, "mpi": 0}
 
 MPOL_DEFAULT, MPOL_BIND = 0, 2
 SYSCALLS = {"x86_64": (238, 239), "aarch64": (237, 236)}
@@ -46,7 +43,7 @@ def bind(cell: Cell, seat: Seat, facts: Mapping[str, Any], rails: Rails) -> dict
         "cores": given,
         "numa": sorted(own),
         "memory": _bind_memory(wanted["memory"], own, len(numa), seat),
-        "card_numa": [_card_numa(name, facts) for name in rails.interfaces],
+        "card_numa": _card_numa(facts, rails),
         "gpu_numa": _gpu_numa(cell, seat.local_rank, facts),
     }
 
@@ -73,7 +70,7 @@ def _cores(
         return list(how[seat.local_rank])
     ranks = seat.size if cell.launcher == "emulated" else cell.ranks_per_node
     index = seat.rank if cell.launcher == "emulated" else seat.local_rank
-    width = cell.threads_per_rank + ENGINE_THREADS[cell.backend["engine"]]
+    width = cores_per_rank(cell.threads_per_rank, cell.backend["engine"])
     enough = ranks * width <= len(available)
     if how == "none" or (how == "auto" and not enough):
         return available
@@ -95,23 +92,28 @@ def _near(how: str, cell: Cell, local_rank: int, facts: Mapping[str, Any], rails
     """The NUMA node whose cores come first; None where there is no such wish, or nothing is known."""
     if how in ("gpu", "auto") and (node := _gpu_numa(cell, local_rank, facts)) is not None:
         return node
-    if how in ("nic", "auto") and rails.interfaces and cell.nodes > 1:
-        return _card_numa(rails.interfaces[local_rank % len(rails.interfaces)], facts)
-    return None
+    cards = _card_numa(facts, rails)
+    return cards[local_rank % len(cards)] if how in ("nic", "auto") and cards and cell.nodes > 1 else None
 
 
-def _card_numa(interface: str, facts: Mapping[str, Any]) -> int | None:
-    """The NUMA node of a network card."""
-    node: int | None = facts["interfaces"].get(interface, {}).get("numa")
-    return node
+def _card_numa(facts: Mapping[str, Any], rails: Rails) -> list[int | None]:
+    """The NUMA node of each rail: of its adapter, where it has one, since that is what moves the bytes."""
+    kind, names = ("adapters", rails.adapters) if rails.adapters else ("interfaces", rails.interfaces)
+    return [facts[kind].get(name, {}).get("numa") for name in names]
 
 
 def _gpu_numa(cell: Cell, local_rank: int, facts: Mapping[str, Any]) -> int | None:
-    """The NUMA node of a local rank's GPU (GPUs are taken in order of local ranks)."""
+    """The NUMA node of a local rank's GPU: those in CUDA_VISIBLE_DEVICES, or all, in order of local ranks.
+
+    None where the numbers can't be known: GPUs named by UUID, or hidden by a scheduler's control group.
+    """
     gpus = facts.get("gpus", [])
-    if cell.device != "cuda" or local_rank >= len(gpus):
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(str(n) for n in range(len(gpus)))).split(",")
+    if cell.device != "cuda" or not all(number.isdecimal() for number in visible):
         return None
-    node: int | None = gpus[local_rank].get("numa")
+    if local_rank >= len(visible) or int(visible[local_rank]) >= len(gpus):
+        return None
+    node: int | None = gpus[int(visible[local_rank])].get("numa")
     return node
 
 

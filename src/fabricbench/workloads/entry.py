@@ -16,6 +16,9 @@ from fabricbench.workloads.ranks import Ranks, meet
 from fabricbench.workloads.region import Region
 from fabricbench.workloads.seat import Seat, write_result
 
+MET = "met"
+"""A file in the work folder that says the ranks have met: what fails before is the fabric's or launcher's."""
+
 KINDS = {kind: f"fabricbench.workloads.{kind}.run" for kind in ("train", "cfd", "micro")}
 
 
@@ -37,13 +40,15 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
     with meet(cell, seat) as ranks:
         check_hosts(cell, ranks)
         ranks_up = time.time()
-        region = Region(ranks, seat)
+        if ranks.rank == 0:
+            (work / MET).touch()
+        region = Region(ranks, seat, place.refresh_s)
         outcome = workload(cell.kind).run(cell, ranks, region)
         own = rank_provenance(cell, place.binding, ranks.library())
         seen = region.seen()
         rails = place.rails
         known = node_provenance(place.facts, rails.interfaces, rails.adapters)
-        of_node = None if seen is None else (place.declared, known)
+        of_node = None if seen is None else (place.declared, known | {"warnings": place.warnings})
         every = ranks.gather((own, seen, of_node))
         if ranks.rank == 0:
             write_result(

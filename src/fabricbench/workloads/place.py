@@ -12,8 +12,15 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics import doctor, evidence, node, selection
+from fabricbench.fabrics.counters import REFRESH_S
 from fabricbench.workloads.binding import bind
 from fabricbench.workloads.seat import Seat
+
+NAMING = (
+    *("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "FI_TCP_IFACE", "FI_VERBS_IFACE"),
+    "OMPI_MCA_btl_tcp_if_include",
+)
+"""Variables that name interfaces; a library that finds none of that name says so late, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,10 @@ class Place:
     binding: dict[str, Any]
     declared: dict[str, Any]
     """Which counters of this node must carry the bytes (evidence.declare)."""
+    refresh_s: float
+    """How late these counters may be."""
+    warnings: list[str]
+    """What the preflight found and the measurement may go on with, by the first rank of a node."""
 
 
 def settle(cell: Cell, seat: Seat) -> Place:
@@ -35,13 +46,39 @@ def settle(cell: Cell, seat: Seat) -> Place:
     """
     facts = node.probe(ask_names=False)
     rails = node.resolve(cell.fabric, facts)
+    warnings: list[str] = []
     if seat.local_rank == 0:
         peers = {host: own for host, own in seat.peers.items() if host != facts["host"]}
-        problems = doctor.preflight(cell.fabric, facts, peers)
-        if problems:
-            raise LaunchError("; ".join(f"{found.text}: {found.mend}" for found in problems))
-    os.environ.update(selection.on_node(cell.environment, rails))
+        found = doctor.preflight(cell.fabric, facts, peers)
+        if problems := [each for each in found if each.level == "problem"]:
+            raise LaunchError("; ".join(f"{each.text}: {each.mend}" for each in problems))
+        warnings = [f"{each.check}: {each.text}" for each in found]
+    variables = selection.on_node(cell.environment, rails)
+    check_names(variables, facts)
+    os.environ.update(variables)
     binding = bind(cell, seat, facts, rails)
     path = selection.path(cell.fabric, cell.backend)
     segments = None if seat.shaping is None else seat.shaping["gso_max_segs"]
-    return Place(facts, rails, binding, evidence.declare(cell.fabric, path, facts, rails, segments))
+    declared = evidence.declare(cell.fabric, path, facts, rails, segments)
+    drivers = [facts["interfaces"].get(name, {}).get("driver") for name in rails.interfaces]
+    refresh_s = max((REFRESH_S.get(driver, 0.0) for driver in drivers), default=0.0)
+    return Place(facts, rails, binding, declared, refresh_s, warnings)
+
+
+def check_names(variables: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Raise LaunchError when a variable, as the user may have set it, names an interface that isn't here.
+
+    NCCL's names are prefixes unless `=` comes first, and its `^` excludes; Open MPI also takes subnets.
+    """
+    known = facts["interfaces"]
+    for variable in NAMING:
+        value = variables.get(variable, "")
+        exact = variable != "NCCL_SOCKET_IFNAME" or value.startswith("=")
+        for name in [] if value.startswith("^") else value.removeprefix("=").split(","):
+            if not name or "/" in name or name in known:
+                continue
+            if exact or not any(own.startswith(name) for own in known):
+                raise LaunchError(
+                    f"{variable}={value}: no interface {name!r} on {facts['host']}, which has "
+                    f"{', '.join(known)}; correct it in the config's environment"
+                )

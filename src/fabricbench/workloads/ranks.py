@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
+from fabricbench.mpi_library import which_mpi
 from fabricbench.workloads.seat import Seat
 
 # Longer than any cell's own time-out: the runner ends a cell, never a library's default.
@@ -106,16 +107,6 @@ def take_gpu(cell: Cell, seat: Seat) -> None:
     torch.cuda.set_device(seat.local_rank)
 
 
-LIBRARIES = {
-    "mpich": "MPICH",
-    "cray-mpich": "CRAY MPICH",
-    "intel-mpi": "Intel(R) MPI",
-    "openmpi4": "Open MPI v4",
-    "openmpi5": "Open MPI v5",
-}
-"""How an MPI library's own description begins, or what it has in it."""
-
-
 class MpiRanks:
     """Ranks of MPI_COMM_WORLD."""
 
@@ -124,12 +115,14 @@ class MpiRanks:
         import mpi4py
 
         mpi4py.rc.finalize = False
+        if cell.device == "cuda":
+            take_gpu(cell, seat)  # before MPI starts: a CUDA-aware library takes the current one
         from mpi4py import MPI
 
         self._mpi = MPI
         self.comm = MPI.COMM_WORLD
         wanted, loaded = cell.backend.get("library", "mpich"), self.library()["mpi"]
-        if LIBRARIES[wanted].lower() not in loaded.lower():
+        if which_mpi(MPI.Get_library_version()) != wanted:
             raise LaunchError(
                 f"backends.{cell.backend['name']}.library: {wanted}, and mpi4py loads {loaded}: "
                 "name that library, or use an mpi4py that is built for this one"

@@ -12,7 +12,8 @@ from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.seat import Seat
 
 IDLE_S = 0.05
-"""How long the idle node is watched before the first measured region, for what it carries anyway."""
+"""How long the idle node is watched, before the first measured region and after the last, for what it
+carries anyway: the less of the two, so that a burst isn't taken for a habit."""
 
 
 @dataclass
@@ -33,8 +34,12 @@ def series(metric: str, unit: str, values: list[float], **where: int) -> dict[st
 class Region:
     """Counts seconds and bytes of the timed region on this rank's node."""
 
-    def __init__(self, ranks: Ranks, seat: Seat) -> None:
-        """One per rank; the first rank of a node reads the node's counters."""
+    def __init__(self, ranks: Ranks, seat: Seat, refresh_s: float = 0.0) -> None:
+        """One per rank; the first rank of a node reads the node's counters.
+
+        `refresh_s`: how late a card's counters may be.
+        """
+        self._refresh_s = refresh_s
         self._ranks = ranks
         self._reads = seat.local_rank == 0
         self._idle: counters.Counters | None = None
@@ -54,7 +59,10 @@ class Region:
         yield
         self.seconds += time.perf_counter() - began
         self._ranks.barrier()
+        if self._reads and self._refresh_s:
+            time.sleep(self._refresh_s)
         after, now_crowded = self._read()
+        self._ranks.barrier()  # nor after, before all have
         for name, counts in counters.grown(after, before).items():
             total = self.bytes.setdefault(name, {"rx_bytes": 0, "tx_bytes": 0})
             for direction, count in counts.items():
@@ -64,12 +72,15 @@ class Region:
 
     def seen(self) -> dict[str, Any] | None:
         """What the node's counters saw in all regions, and would have seen idle; None on its other ranks."""
+        self._ranks.barrier()
+        after = self._watch_idle()
         if not self._reads:
             return None
         share = self.seconds / IDLE_S
+        before = self._idle or after
         idle = {
-            name: {way: count * share for way, count in counts.items()}
-            for name, counts in (self._idle or {}).items()
+            name: {way: min(count, before.get(name, counts)[way]) * share for way, count in counts.items()}
+            for name, counts in after.items()
         }
         return {"bytes": self.bytes, "baseline": idle, "congestion": self.congestion}
 

@@ -1,6 +1,10 @@
-"""Send, receive and all-reduce of byte buffers over either engine."""
+"""Send, receive and all-reduce of byte buffers over either engine, in the host's memory or a GPU's.
+
+Over MPI a GPU's memory is sent as it is (buffers: device, a CUDA-aware library), or through the host.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fabricbench.cell import Cell
@@ -39,11 +43,18 @@ class Channel(Protocol):
     def barrier(self) -> None:
         """Wait for all ranks."""
 
+    def settle(self) -> None:
+        """Wait until what was written to buffers is there: a GPU works behind the host's back."""
+
 
 def open_channel(cell: Cell, ranks: Ranks) -> Channel:
     """The channel of the cell's engine."""
     rails = cell.fabric["ports_per_node"]
-    return MpiChannel(ranks, rails) if isinstance(ranks, MpiRanks) else TorchChannel(ranks, rails)
+    if not isinstance(ranks, MpiRanks):
+        return TorchChannel(ranks, rails, cell.device)
+    if cell.device != "cuda":
+        return MpiChannel(ranks, rails)
+    return (DeviceMpiChannel if cell.backend["buffers"] == "device" else StagedMpiChannel)(ranks, rails)
 
 
 class MpiChannel:
@@ -87,22 +98,112 @@ class MpiChannel:
         """MPI_Allreduce in place."""
         self._comm.Allreduce(self._mpi.IN_PLACE, self.as_float32(buffer), op=self._mpi.SUM)
 
+    def settle(self) -> None:
+        """The host's memory is written at once."""
+
+
+class DeviceMpiChannel(MpiChannel):
+    """A CUDA-aware library reads and writes the GPU's memory by itself."""
+
+    memory = "cuda"
+
+    def buffer(self, count: int) -> Any:
+        """A tensor, which mpi4py hands on by its CUDA array interface."""
+        import torch
+
+        buffer = torch.full((count,), 1, dtype=torch.uint8, device=self.memory)
+        self.settle()
+        return buffer
+
+    def as_float32(self, buffer: Any) -> Any:
+        """A view."""
+        import torch
+
+        return buffer.view(torch.float32)
+
+    def settle(self) -> None:
+        """MPI knows nothing of torch's streams."""
+        import torch
+
+        if self.memory == "cuda":
+            torch.cuda.synchronize()
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A GPU's buffer, and its copy in the host's page-locked memory."""
+
+    device: Any
+    host: Any
+
+    def down(self) -> Any:
+        """Copy to the host and wait; returns the host's bytes."""
+        self.host.copy_(self.device)
+        return self.host.numpy()
+
+    def up(self) -> None:
+        """Copy from the host and wait."""
+        self.device.copy_(self.host)
+
+
+class StagedMpiChannel(MpiChannel):
+    """Each message is copied to the host, sent, and copied up again: a GPU without CUDA-aware MPI."""
+
+    memory = "cuda"
+
+    def buffer(self, count: int) -> Any:
+        """Both copies."""
+        import torch
+
+        host = torch.full((count,), 1, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+        return Staged(host.to(self.memory, copy=True), host)
+
+    def as_float32(self, buffer: Any) -> Any:
+        """The GPU's."""
+        import torch
+
+        return buffer.device.view(torch.float32)
+
+    def send(self, buffer: Any, to: int) -> None:
+        """Down, MPI_Send."""
+        super().send(buffer.down(), to)
+
+    def receive(self, buffer: Any, source: int) -> None:
+        """MPI_Recv, up."""
+        super().receive(buffer.host.numpy(), source)
+        buffer.up()
+
+    def send_all(self, buffers: Sequence[Any], to: int) -> None:
+        """All down, then MPI_Isend and MPI_Waitall."""
+        super().send_all([buffer.down() for buffer in buffers], to)
+
+    def receive_all(self, buffers: Sequence[Any], source: int) -> None:
+        """MPI_Irecv and MPI_Waitall, then all up."""
+        super().receive_all([buffer.host.numpy() for buffer in buffers], source)
+        for buffer in buffers:
+            buffer.up()
+
+    def allreduce(self, buffer: Any) -> None:
+        """Down, MPI_Allreduce in the host's memory, up."""
+        self._comm.Allreduce(self._mpi.IN_PLACE, buffer.down().view("float32"), op=self._mpi.SUM)
+        buffer.up()
+
 
 class TorchChannel:
     """Over torch.distributed, on tensors."""
 
-    def __init__(self, ranks: Ranks, rails: int) -> None:
-        """On the default process group."""
+    def __init__(self, ranks: Ranks, rails: int, device: str) -> None:
+        """On the default process group; `device` is cpu or cuda (NCCL)."""
         import torch
         import torch.distributed as dist
 
-        self._torch, self._dist = torch, dist
+        self._torch, self._dist, self._device = torch, dist, device
         self.rank, self.size, self.last = ranks.rank, ranks.size, ranks.size - 1
         self.rails, self.barrier = rails, ranks.barrier
 
     def buffer(self, count: int) -> Any:
         """A uint8 tensor."""
-        return self._torch.full((count,), 1, dtype=self._torch.uint8)
+        return self._torch.full((count,), 1, dtype=self._torch.uint8, device=self._device)
 
     def as_float32(self, buffer: Any) -> Any:
         """A view."""
@@ -111,10 +212,12 @@ class TorchChannel:
     def send(self, buffer: Any, to: int) -> None:
         """dist.send."""
         self._dist.send(buffer, to)
+        self.settle()
 
     def receive(self, buffer: Any, source: int) -> None:
         """dist.recv."""
         self._dist.recv(buffer, source)
+        self.settle()
 
     def send_all(self, buffers: Sequence[Any], to: int) -> None:
         """dist.isend, then wait for each."""
@@ -124,11 +227,17 @@ class TorchChannel:
         """dist.irecv, then wait for each."""
         self._wait([self._dist.irecv(buffer, source) for buffer in buffers])
 
-    @staticmethod
-    def _wait(requests: list[Any]) -> None:
+    def _wait(self, requests: list[Any]) -> None:
         for request in requests:
             request.wait()
+        self.settle()
 
     def allreduce(self, buffer: Any) -> None:
         """dist.all_reduce in place."""
         self._dist.all_reduce(self.as_float32(buffer))
+        self.settle()
+
+    def settle(self) -> None:
+        """NCCL's calls only queue work on the GPU."""
+        if self._device == "cuda":
+            self._torch.cuda.synchronize()

@@ -20,8 +20,11 @@ WINDOW_BYTES = 4 * 2**20
 
 
 def preload(cell: Cell) -> None:
-    """Import numpy once for all ranks."""
+    """Import numpy, and torch for GPUs' memory, once for all ranks."""
     import numpy  # noqa: F401
+
+    if cell.device == "cuda":
+        import torch  # noqa: F401
 
 
 def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
@@ -126,7 +129,7 @@ OPERATIONS: dict[str, Any] = {"pingpong": pingpong, "stream": stream, "allreduce
 def check(channel: Channel, size: int) -> bool:
     """Outside the timed region: the sum of every rank's number arrives on this rank, in every element."""
     buffer = channel.buffer(max(4, size // 4 * 4))
-    numbers = channel.as_float32(buffer)
-    numbers[:] = channel.rank + 1
+    channel.as_float32(buffer)[:] = channel.rank + 1
+    channel.settle()
     channel.allreduce(buffer)
     return bool((channel.as_float32(buffer) == channel.size * (channel.size + 1) / 2).all())

@@ -1,0 +1,17 @@
+"""Which MPI library is loaded, by what it says of itself."""
+
+import re
+
+# Cray's and Intel's say "MPICH" as well, being made from it, so the order counts.
+_SAYS = (
+    ("cray-mpich", r"CRAY MPICH"),
+    ("intel-mpi", r"Intel\(R\) MPI"),
+    ("openmpi4", r"Open MPI v4\."),
+    ("openmpi5", r"Open MPI v5\."),
+    ("mpich", r"MPICH"),
+)
+
+
+def which_mpi(version: str) -> str | None:
+    """The config's word for the library of this MPI_Get_library_version; None if it is another."""
+    return next((word for word, pattern in _SAYS if re.search(pattern, version, re.IGNORECASE)), None)
