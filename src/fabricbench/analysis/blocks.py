@@ -40,8 +40,8 @@ _NO_PAIR = 1e6
 _OTHER_BLOCK = 10.0
 """Cost of pairing cells of different order blocks, above any difference of start (at most 1)."""
 
-PAIR_COLUMNS = ["comparison", "block", "baseline_cell", "other_cell", "apart_s"]
-REST_COLUMNS = ["comparison", "side", "cell", "why"]
+PAIR_COLUMNS = ["comparison", "block", "baseline_row", "other_row", "apart_s"]
+REST_COLUMNS = ["comparison", "side", "row", "why"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,11 @@ class Blocks:
     """One row per held-equal key × other value, numbered by `comparison`: the key's columns, `by`,
     `baseline`, `other`, `mixed` (why a side isn't one thing, or "") and `versions_differ` (which, or "")."""
     pairs: pd.DataFrame
-    """One row per block: comparison, block (1, 2, … by time), baseline_cell, other_cell, apart_s."""
+    """One row per block: comparison, block (1, 2, … by time), baseline_row and other_row (positions in the
+    table), baseline_cell, other_cell, apart_s."""
     unpaired: pd.DataFrame
-    """One row per good cell without a partner: comparison, side (baseline or other), cell, why."""
+    """One row per good cell without a partner: comparison, side (baseline or other), row,
+    cell, why."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,6 @@ def find(
                 for block, (i, j) in enumerate(matched, start=1)
             ]
             rest += [(number, side, row, why) for side, row, why in reasons]
-    names = table["cell"].to_numpy()
     found = Blocks(
         comparisons=pd.concat(
             [
@@ -144,9 +145,11 @@ def find(
         pairs=pd.DataFrame(pairs, columns=PAIR_COLUMNS),
         unpaired=pd.DataFrame(rest, columns=REST_COLUMNS),
     )
-    for frame, columns in ((found.pairs, ("baseline_cell", "other_cell")), (found.unpaired, ("cell",))):
-        for column in columns:
-            frame[column] = names[frame[column].to_numpy(dtype=int)]
+    names, positions = cells["cell"].to_numpy(), np.flatnonzero(known)
+    for frame, prefixes in ((found.pairs, ("baseline_", "other_")), (found.unpaired, ("",))):
+        for prefix in prefixes:
+            frame[f"{prefix}row"] = positions[frame[f"{prefix}row"].to_numpy(dtype=int)]
+            frame[f"{prefix}cell"] = names[frame[f"{prefix}row"].to_numpy(dtype=int)]
     return found
 
 
@@ -251,7 +254,7 @@ def _match(
     apart_s = np.abs(first.start_s[:, None] - second.start_s[None, :])
     near = apart_s <= within_s  # false where a start is unknown
     same_versions = np.ones_like(near)
-    if strict:
+    if strict and _versions_differ(first, second, by):
         for i, j in zip(*np.nonzero(same_nodes & near), strict=True):
             same_versions[i, j] = not _difference(first, i, second, j, by)
     allowed = same_nodes & near & same_versions

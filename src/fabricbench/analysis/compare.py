@@ -4,6 +4,7 @@ Everything is worked out on logarithms of ratios, other over baseline. Formulas,
 and the limits: docs/statistics.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log1p, nan, sqrt
@@ -73,6 +74,15 @@ class Rules:
         return 1 - self.confidence
 
 
+@dataclass(frozen=True)
+class _About:
+    """What is looked up of cells, by their row."""
+
+    logs: Floats
+    steadiness: list[str]
+    no_verdict: list[str]
+
+
 def compare(
     cells: pd.DataFrame,
     axes: Sequence[Axis],
@@ -81,19 +91,23 @@ def compare(
 ) -> pd.DataFrame:
     """One row per axis × other value × held-equal key that the table has on both sides.
 
-    flags: steadiness by cell (`within.cell_flags`). A text column `no_verdict` in `cells`, where it isn't
-    empty, says why a cell may enter no verdict. Holm's adjustment is over all rows of one workload that
-    this call returns: make one call with all axes.
+    flags: steadiness by cell (`within.cell_flags`); without it, the column `steadiness` is read. A text
+    column `no_verdict`, where it isn't empty, says why a cell may enter no verdict. Holm's adjustment is
+    over all rows of one workload that this call returns: make one call with all axes.
 
-    ratio, log_ratio: other over baseline, of values of which more is better; log_low and log_high enclose
-    it with `confidence`, log_inner_low and _high with the confidence that the test of equivalence needs
-    (90 %), boot_… are the same from a bootstrap (NaN below 10 blocks); p: that both are equally fast; p_holm: adjusted; p_tost: that they differ by
-    `margin` or more. direction: which way the estimate points; low_percent to high_percent: how much more
-    time it takes (slower) or how much more it does in the same time (faster), negative the other way
-    round. differs: the test of a difference holds, whatever the verdict. further_blocks: see POWER.
+    ratio, log_ratio: other over baseline, of values of which more is better. log_low and log_high enclose
+    it with `confidence`, log_inner_… with the confidence that the test of equivalence needs (90 %); boot_…
+    are the same from a bootstrap (NaN below 10 blocks). p: that both are equally fast; p_holm: adjusted;
+    p_tost: that they differ by `margin` or more. direction: which way the estimate points; low_percent to
+    high_percent: how much more time it takes (slower) or how much more it does in the same time (faster),
+    negative the other way round. differs: the test of a difference holds, whatever the verdict.
+    further_blocks: see POWER.
     """
     rules = rules or Rules()
-    steadiness: dict[str, str] = {str(cell): str(word) for cell, word in (dict(flags or {})).items()}
+    steadiness = _texts(cells, "steadiness")
+    if flags is not None:
+        by_cell = {str(cell): str(word) for cell, word in dict(flags).items()}
+        steadiness = [by_cell.get(cell, "") for cell in _texts(cells, "cell")]
     measured = [_measure(cells, axis, rules, steadiness) for axis in axes]
     filled = [frame for frame in measured if not frame.empty] or [pd.DataFrame(columns=LEAST)]
     table = pd.concat(filled, ignore_index=True)
@@ -178,19 +192,26 @@ def further_blocks(
     """
     if not sd >= 0 or have < 1:
         return None, ""
-    n = np.arange(max(have + 1, 2), MOST_BLOCKS + 1, dtype=float)
-    df = n - 1 if paired else 2 * (n - 1)
-    error = np.maximum(sd / np.sqrt(n), 1e-12)
     away, reach = abs(log_ratio), log1p(rules.margin)
-    limit = special.stdtrit(df, 1 - rules.level / holm_factor / 2)
-    one_sided = special.stdtrit(df, 1 - rules.level)
-    below = special.stdtr(df, (reach - away) / error - one_sided)
-    above = special.stdtr(df, (reach + away) / error - one_sided)
-    enough = {
-        "difference": special.stdtr(df, away / error - limit) >= POWER,
-        "equivalence": below + above - 1 >= POWER,
-    }
-    found = {what: int(n[np.argmax(reached)]) - have for what, reached in enough.items() if reached.any()}
+
+    def spread(n: int) -> tuple[int, float]:
+        return n - 1 if paired else 2 * (n - 1), max(sd / sqrt(n), 1e-12)
+
+    def difference(n: int) -> float:
+        df, error = spread(n)
+        limit = special.stdtrit(df, 1 - rules.level / holm_factor / 2)
+        return float(special.stdtr(df, away / error - limit))
+
+    def equivalence(n: int) -> float:
+        df, error = spread(n)
+        limit = special.stdtrit(df, 1 - rules.level)
+        below = special.stdtr(df, (reach - away) / error - limit)
+        return float(below + special.stdtr(df, (reach + away) / error - limit) - 1)
+
+    sizes = range(max(have + 1, 2), MOST_BLOCKS + 1)
+    powers = {"difference": difference, "equivalence": equivalence}
+    reached = {what: bisect_left(sizes, POWER, key=power) for what, power in powers.items()}
+    found = {what: sizes[at] - have for what, at in reached.items() if at < len(sizes)}
     if not found:
         return None, ""
     nearest = min(found, key=lambda what: found[what])
@@ -209,7 +230,7 @@ def _over(value: Any, error: Any) -> Any:
         return np.where(error == 0, limit, value / error)
 
 
-def _measure(cells: pd.DataFrame, axis: Axis, rules: Rules, steadiness: Mapping[str, str]) -> pd.DataFrame:
+def _measure(cells: pd.DataFrame, axis: Axis, rules: Rules, steadiness: list[str]) -> pd.DataFrame:
     """Means, noise and degrees of freedom of every comparison along one axis; no judgement yet."""
     found = blocks.find(
         cells,
@@ -218,55 +239,49 @@ def _measure(cells: pd.DataFrame, axis: Axis, rules: Rules, steadiness: Mapping[
         pair_within_s=rules.pair_within_s,
         allow_versions=rules.allow_versions,
     )
-    names = cells["cell"].astype(str)
-    logs = dict(zip(names, np.log(cells["value"].where(blocks.usable(cells)).astype(float)), strict=True))
-    barred = (
-        {cell: why for cell, why in zip(names, cells["no_verdict"].fillna(""), strict=True) if why}
-        if "no_verdict" in cells
-        else {}
+    about = _About(
+        logs=np.log(cells["value"].where(blocks.usable(cells)).to_numpy(dtype=float, na_value=nan)),
+        steadiness=steadiness,
+        no_verdict=_texts(cells, "no_verdict"),
     )
-    pairs = _by_comparison(found.pairs, ["baseline_cell", "other_cell"])
-    rest = _by_comparison(found.unpaired, ["side", "cell"])
-    reasons = _by_comparison(found.unpaired, ["side", "why"])
+    pairs = _by_comparison(found.pairs, ["baseline_row", "other_row"])
+    rest = _by_comparison(found.unpaired, ["side", "row", "why"])
     rows = []
     for row in _records(found.comparisons):
-        paired = pairs.get(row["comparison"], [])
-        alone = rest.get(row["comparison"], [])
-        whys = [why for _, why in reasons.get(row["comparison"], [])]
-        rows.append(row | _one(row, paired, alone, whys, logs, barred, steadiness))
-    table = pd.DataFrame(rows)
-    _add_bootstrap(table, rules)
-    return table
+        number = row["comparison"]
+        rows.append(row | _one(row, pairs.get(number, []), rest.get(number, []), about))
+    return _with_bootstrap(pd.DataFrame(rows), rules)
 
 
 def _most_frequent(words: list[str]) -> str:
     return max(sorted(set(words)), key=words.count, default="")
 
 
-def _by_comparison(frame: pd.DataFrame, columns: list[str]) -> dict[int, list[tuple[str, str]]]:
-    found: dict[int, list[tuple[str, str]]] = {}
+def _by_comparison(frame: pd.DataFrame, columns: list[str]) -> dict[int, list[tuple[Any, ...]]]:
+    found: dict[int, list[tuple[Any, ...]]] = {}
     for number, *values in frame[["comparison", *columns]].itertuples(index=False, name=None):
-        found.setdefault(int(number), []).append((str(values[0]), str(values[1])))
+        found.setdefault(int(number), []).append(tuple(values))
     return found
 
 
+def _texts(cells: pd.DataFrame, name: str) -> list[str]:
+    """A text column, empty where the table has none."""
+    if name not in cells:
+        return [""] * len(cells)
+    return [str(text) for text in cells[name].astype("string").fillna("")]
+
+
 def _one(
-    comparison: Mapping[str, Any],
-    paired: list[tuple[str, str]],
-    alone: list[tuple[str, str]],
-    reasons: list[str],
-    logs: Mapping[str, float],
-    barred: Mapping[str, str],
-    steadiness: Mapping[str, str],
+    comparison: Mapping[str, Any], paired: list[tuple[Any, ...]], alone: list[tuple[Any, ...]], about: _About
 ) -> dict[str, Any]:
     """One comparison's numbers. Blocks are used if they hold at least half of the smaller side's cells."""
     sides = [[pair[side] for pair in paired] for side in (0, 1)]
-    left = [[cell for side, cell in alone if side == name] for name in SIDES]
+    left = [[row for side, row, _ in alone if side == name] for name in SIDES]
     blocked = len(paired)
-    least_left = min(len(cells) for cells in left)
+    least_left = min(len(rows) for rows in left)
     as_blocks = blocked >= 1 and (bool(comparison["versions_differ"]) or blocked >= least_left)
     used = sides if as_blocks else [sides[side] + left[side] for side in (0, 1)]
-    first, second = (np.array([logs[cell] for cell in cells]) for cells in used)
+    first, second = (about.logs[rows] for rows in used)
     found: dict[str, Any] = {
         "n_blocks": blocked,
         "n_baseline": len(first),
@@ -274,9 +289,9 @@ def _one(
         "n_unused": sum(map(len, left)) if as_blocks else 0,
         "paired": as_blocks,
         "method": "",
-        "flags": _flagged(used, [comparison[side] for side in SIDES], steadiness),
-        "why_unpaired": "" if as_blocks else _most_frequent(reasons),
-        "no_verdict": _no_verdict(comparison, used, barred),
+        "flags": _flagged(used, [comparison[side] for side in SIDES], about.steadiness),
+        "why_unpaired": "" if as_blocks else _most_frequent([why for _, _, why in alone]),
+        "no_verdict": _no_verdict(comparison, used, about.no_verdict),
         "log_ratio": nan,
         "sd": nan,
         "df": nan,
@@ -303,23 +318,23 @@ def _one(
     return found
 
 
-def _no_verdict(comparison: Mapping[str, Any], used: list[list[str]], barred: Mapping[str, str]) -> str:
-    if comparison.get("demonstration") is True or str(comparison.get("demonstration")) == "True":
+def _no_verdict(comparison: Mapping[str, Any], used: list[list[int]], barred: Sequence[str]) -> str:
+    if str(comparison.get("demonstration")) == "True":
         return "a demonstration: real compute on scaled links models nothing, so no ratio is drawn from it"
-    return "; ".join(sorted({barred[cell] for cells in used for cell in cells if cell in barred}))
+    return "; ".join(sorted({barred[row] for rows in used for row in rows} - {""}))
 
 
-def _flagged(used: list[list[str]], names: Sequence[str], steadiness: Mapping[str, str]) -> str:
+def _flagged(used: list[list[int]], names: Sequence[str], steadiness: Sequence[str]) -> str:
     """How many cells of either side weren't steady, as "drifting: 2 of 5 cells of ethernet"."""
     said = []
     for word in ("drifting", "two-humped"):
-        for name, cells in zip(names, used, strict=True):
-            if many := sum(word in steadiness.get(cell, "") for cell in cells):
-                said.append(f"{word}: {many} of {len(cells)} cells of {name}")
+        for name, rows in zip(names, used, strict=True):
+            if many := sum(word in steadiness[row] for row in rows):
+                said.append(f"{word}: {many} of {len(rows)} cells of {name}")
     return ", ".join(said)
 
 
-def _add_bootstrap(table: pd.DataFrame, rules: Rules) -> None:
+def _with_bootstrap(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     """From ten blocks on, a second interval that assumes no distribution; NaN elsewhere."""
     names = ("boot_low", "boot_high", "boot_inner_low", "boot_inner_high")
     numbers = {name: np.full(len(table), nan) for name in names}
@@ -333,9 +348,7 @@ def _add_bootstrap(table: pd.DataFrame, rules: Rules) -> None:
             found = bootstrap(matrix, confidences, rules.resamples, rules.seed)
             for prefix, (low, high) in zip(("boot", "boot_inner"), found, strict=True):
                 numbers[f"{prefix}_low"][rows], numbers[f"{prefix}_high"][rows] = low, high
-        table.drop(columns="values", inplace=True)
-    for name, column in numbers.items():
-        table[name] = column
+    return table.drop(columns="values", errors="ignore").assign(**numbers)
 
 
 def _tested(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
@@ -349,11 +362,12 @@ def _tested(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     table["log_inner_low"], table["log_inner_high"] = t_interval(mean, error, df, 1 - 2 * rules.level)
     table["p"] = p_of_difference(mean, error, df)
     table["p_tost"] = p_of_equivalence(mean, error, df, log1p(rules.margin))
-    table["p_holm"] = nan
+    p = table["p"].to_numpy(dtype=float)
+    adjusted, family = np.full(len(p), nan), np.zeros(len(p), dtype=int)
     for rows in table.groupby("workload", sort=False, dropna=False).indices.values():
-        p = table["p"].to_numpy(dtype=float)[rows]
-        table.loc[table.index[rows], "p_holm"] = holm(p)
-        table.loc[table.index[rows], "comparisons_of_workload"] = int(np.count_nonzero(~np.isnan(p)))
+        adjusted[rows] = holm(p[rows])
+        family[rows] = np.count_nonzero(~np.isnan(p[rows]))
+    table["p_holm"], table["comparisons_of_workload"] = adjusted, family
     return table.drop(columns="error")
 
 

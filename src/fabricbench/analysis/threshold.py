@@ -45,12 +45,13 @@ def from_size(comparisons: pd.DataFrame, size: str, grows_along: Sequence[str]) 
 def per_size(cells: pd.DataFrame, series: pd.DataFrame) -> pd.DataFrame:
     """Micro cells as one row per metric and message size, to be compared like cells.
 
-    `series` is what `within.summary` gives; the value is messages per second, 1 over the median time.
+    `series` is what `within.summary` gives; the value is messages per second, 1 over the median time, and
+    `steadiness` that of the size's own samples.
     """
     sized = series[series["metric"].isin(MICRO_METRICS) & series["bytes"].notna() & (series["median"] > 0)]
     micro = cells[usable(cells.assign(value=1.0)) & (cells["kind"] == "micro")]
     joined = micro.drop(columns=["value", "unit"]).merge(
-        sized[["cell", "metric", "bytes", "median"]], on="cell", how="inner"
+        sized[["cell", "metric", "bytes", "median", "steadiness"]], on="cell", how="inner"
     )
     return joined.assign(value=1 / joined["median"].astype(float), unit="messages/s").drop(columns="median")
 

@@ -338,8 +338,8 @@ def _order_statistic(n: int, confidence: float) -> int | None:
 def _why_no_interval(n: int) -> str:
     if _order_statistic(n, CONFIDENCE) is not None:
         return ""
-    reached = max(0.0, 1 - 2 * 0.5**n)
-    return f"{n} sample(s) enclose the median in {reached:.0%} of cases at most; 6 are needed for 95 %"
+    reached = max(0.0, 100 - 200 * 0.5**n)
+    return f"{n} sample(s) enclose the median in {reached:.0f} % of cases at most; 6 are needed for 95 %"
 
 
 def _steadiness(table: pd.DataFrame) -> list[str]:
