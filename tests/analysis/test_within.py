@@ -14,6 +14,7 @@ from fabricbench.analysis.within import (
     dip,
     dip_limit,
     median_interval,
+    persistence,
     slowest_ranks,
     split,
     summary,
@@ -115,6 +116,14 @@ def test_a_sure_but_tiny_drift_is_no_flag() -> None:
     assert row["steadiness"] == "steady"
 
 
+def test_waits_that_are_mostly_nothing_have_no_shares() -> None:
+    """A median of zero: no share of it, no flag, no warning."""
+    row = many(np.array([[0.0] * 15 + [1.0] * 9])).iloc[0]
+    assert row["median"] == 0
+    assert np.isnan(row[["iqr_of_median", "mad_of_median", "drift", "humps_apart"]].astype(float)).all()
+    assert row["steadiness"] == "steady"
+
+
 def test_two_humps_are_found() -> None:
     """Steps of 1 s of which 30 %, here and there, take 10 % longer: in 20 of 20 runs of 200, 8 of 30."""
     rng = np.random.default_rng(2)
@@ -163,10 +172,28 @@ def test_false_alarms_are_rare(n, shape) -> None:
         assert table["drifting"].any(), "a test at 1 % that never errs tests nothing"
 
 
+def test_samples_that_hang_together_are_no_drift() -> None:
+    """Each sample keeps 60 % of the deviation of the one before: flagged in 1 % of runs of 200 at most."""
+    runs, n, kept = 1500, 200, 0.6
+    values = np.random.default_rng(12).normal(0, 0.05 * np.sqrt(1 - kept**2), (runs, n + 50))
+    for at in range(1, n + 50):
+        values[:, at] += kept * values[:, at - 1]
+    assert persistence(values[:, 50:]).mean() == pytest.approx(kept, abs=0.05)
+    assert many(1 + values[:, 50:])["drifting"].mean() <= 0.01 + band(0.01, runs)
+
+
+def test_neither_a_ramp_nor_a_jump_hangs_together() -> None:
+    """What drifts or jumps isn't mistaken for samples that keep the deviation of the one before."""
+    noise = np.random.default_rng(13).normal(0, 0.01, (200, 200))
+    for shape in (np.linspace(0, 0.2, 200), np.repeat([0, 0.2], 100)):
+        assert persistence(1 + shape + noise).mean() < 0.1
+    assert persistence(np.linspace(1, 2, 50)[None, :]) == [0]
+
+
 def test_mann_kendall_has_its_level() -> None:
     """p below 0.05 in 5 % of runs without a trend, a little less for the correction for continuity."""
     runs = 4000
-    p = trend(np.random.default_rng(6).normal(size=(runs, 30)))[1]
+    p = trend(np.random.default_rng(6).normal(size=(runs, 20)))[1]
     assert 0.04 - band(0.04, runs) <= np.mean(p < 0.05) <= 0.05 + band(0.05, runs)
 
 

@@ -28,12 +28,15 @@ HEADLINE_METRICS = ("step_s", *MICRO_METRICS)
 
 CONFIDENCE = 0.95
 FLAG_LEVEL = 0.01
-"""A steady run is called drifting or two-humped at most this often, if its samples are independent."""
+"""A steady run is called drifting, or two-humped, at most this often; more often if its samples hang together
+and are few (docs/statistics.md)."""
 SMALLEST_CHANGE = 0.02
 """As a share of the median: a smaller drift, or humps nearer to each other, are never flagged."""
 TREND_MIN = 8
 TREND_POINTS = 100
 """A longer series is cut into this many bins of consecutive samples, whose medians stand for it."""
+PERSISTENCE_MIN = 30
+"""Fewer samples can't show whether they depend on each other; they are taken to be independent."""
 HUMPS_MIN = 10
 SMALLEST_HUMP = 0.1
 """As a share of the samples."""
@@ -153,7 +156,7 @@ def trend(matrix: Floats) -> tuple[Floats, Floats]:
     """For each row of values in order of time, the Theil–Sen slope per sample and Mann–Kendall's p.
 
     The slope is the median of the slopes of all pairs; p is two-sided, by the normal approximation with
-    its corrections for continuity and ties.
+    its corrections for continuity and ties, and for samples that follow the one before (`persistence`).
     """
     rows, n = matrix.shape
     slopes, score = np.empty(rows), np.empty(rows)
@@ -176,10 +179,29 @@ def trend(matrix: Floats) -> tuple[Floats, Floats]:
         upper = slope[:, middle]
         lower = upper if pairs % 2 else slope[:, :middle].max(axis=1)
         slopes[begin : begin + block] = (upper.astype(float) + lower) / 2
-    deviation = np.sqrt(_score_variance(matrix))
+    again = persistence(matrix) if n >= PERSISTENCE_MIN else 0.0
+    deviation = np.sqrt(_score_variance(matrix) * (1 + again) / (1 - again))
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.where(deviation > 0, np.maximum(np.abs(score) - 1, 0) / deviation, 0.0)
     return slopes, 2 * special.ndtr(-z)
+
+
+def persistence(matrix: Floats) -> Floats:
+    """For each row, how much of a sample's deviation the next one keeps: 0 (nothing) to 0.95.
+
+    From the differences of neighbours, in which a slow drift or a single jump hardly shows: where a share ρ
+    is kept, one difference and the next correlate by (ρ - 1) / 2.
+    """
+    step = np.diff(matrix, axis=1)
+    step -= np.median(step, axis=1, keepdims=True)
+    reach = 3 * np.quantile(np.abs(step), 0.75, axis=1, keepdims=True)
+    step = np.clip(step, -reach, reach)
+    power = (step**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = (step[:, 1:] * step[:, :-1]).sum(axis=1) / power
+    # A ramp without noise has steps that differ by rounding only: nothing to learn from.
+    noisy = power > (1e-9 * np.abs(matrix).max(axis=1)) ** 2
+    return np.where(noisy, np.clip(1 + 2 * correlation, 0, 0.95), 0)
 
 
 def split(ordered: Floats) -> tuple[Floats, Floats]:
@@ -272,10 +294,16 @@ def _row_numbers(matrix: Floats) -> dict[str, Any]:
     low, high = median_interval(ordered)
     lower, upper = np.quantile(ordered, [0.25, 0.75], axis=1)
     deviation = np.median(np.abs(matrix - median[:, None]), axis=1)
-    found: dict[str, Any] = {"median": median, "median_low": low, "median_high": high}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found |= {"iqr_of_median": (upper - lower) / median, "mad_of_median": deviation / median}
-        return found | _drift(matrix, median) | _humps(ordered, median)
+    unit = np.where(median > 0, median, nan)  # what takes no time has no share of it
+    return {
+        "median": median,
+        "median_low": low,
+        "median_high": high,
+        "iqr_of_median": (upper - lower) / unit,
+        "mad_of_median": deviation / unit,
+        **_drift(matrix, unit),
+        **_humps(ordered, unit),
+    }
 
 
 def _drift(matrix: Floats, median: Floats) -> dict[str, Any]:
