@@ -89,6 +89,13 @@ def test_without_order_the_nearest_start_is_the_partner() -> None:
     assert blocks.pairs["apart_s"].tolist() == [60, 120, 60]
 
 
+def test_the_nearest_of_several_is_the_partner() -> None:
+    """One cell, and others half an hour before, a minute before, and 20 minutes after it."""
+    cells = cells_of({"ethernet": [1], "opa": [1, 2, 3]}, repeat=9)
+    cells["start"] = at(30, 0, 29, 50)
+    assert found(cells).pairs["apart_s"].tolist() == [60]
+
+
 def test_as_many_pairs_as_possible() -> None:
     """A nearer partner is passed over where that leaves another cell alone."""
     cells = cells_of({"ethernet": [1, 2], "opa": [1, 2]})

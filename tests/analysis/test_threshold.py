@@ -86,6 +86,10 @@ def test_from_which_message_size_on() -> None:
     row = from_bytes(comparisons).iloc[0]
     assert (row["metric"], row["equivalent_up_to"], row["matters_from"]) == ("pingpong_s", 16384, 65536)
     assert row["direction"] == "faster"
+    trusted = per_size(cells, series, dict.fromkeys(cells["cell"], 16384.0))
+    barred = compare(trusted, [Axis("fabric", "ethernet")]).set_index("bytes")
+    assert barred["verdict"].eq("none").tolist() == [True, True, False, False, False, False]
+    assert barred["why"][1024] == "No verdict: 1,024 bytes; shaping is trustworthy from 16,384."
     drifting = rows.assign(steadiness=np.where(rows["bytes"] == 1024, "drifting", "steady"))
     flagged = compare(drifting, [Axis("fabric", "ethernet")]).set_index("bytes")["flags"]
     assert flagged[1024] == "drifting: 5 of 5 cells of ethernet, drifting: 5 of 5 cells of opa"

@@ -142,6 +142,12 @@ def test_humps_that_are_near_to_each_other_are_no_flag() -> None:
     assert set(many(values)["steadiness"]) == {"steady"}
 
 
+def test_one_broad_hump_isnt_looked_at_for_two() -> None:
+    """The best halves of normal samples are 2.65 of their deviations apart; the dip is for what has 3."""
+    values = 1 + np.random.default_rng(14).normal(0, 0.05, (200, 200))
+    assert many(values)["dip"].isna().mean() > 0.95
+
+
 def test_a_few_outliers_are_no_hump() -> None:
     """5 % of samples that take twice as long are outliers, not a hump of a tenth."""
     rng = np.random.default_rng(4)

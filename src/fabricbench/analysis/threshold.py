@@ -42,18 +42,30 @@ def from_size(comparisons: pd.DataFrame, size: str, grows_along: Sequence[str]) 
     return table.astype(dict.fromkeys(integers, "Int64"))
 
 
-def per_size(cells: pd.DataFrame, series: pd.DataFrame) -> pd.DataFrame:
+def per_size(
+    cells: pd.DataFrame, series: pd.DataFrame, trusted_from: Mapping[str, float] | None = None
+) -> pd.DataFrame:
     """Micro cells as one row per metric and message size, to be compared like cells.
 
     `series` is what `within.summary` gives; the value is messages per second, 1 over the median time, and
-    `steadiness` that of the size's own samples.
+    `steadiness` that of the size's own samples. trusted_from: by cell, from how many bytes on an emulated
+    link holds its rate (evidence.emulation.trustworthy_from_bytes); shorter messages get no verdict.
     """
     sized = series[series["metric"].isin(MICRO_METRICS) & series["bytes"].notna() & (series["median"] > 0)]
     micro = cells[usable(cells.assign(value=1.0)) & (cells["kind"] == "micro")]
-    joined = micro.drop(columns=["value", "unit"]).merge(
+    rows = micro.drop(columns=["value", "unit"]).merge(
         sized[["cell", "metric", "bytes", "median", "steadiness"]], on="cell", how="inner"
     )
-    return joined.assign(value=1 / joined["median"].astype(float), unit="messages/s").drop(columns="median")
+    rows = rows.assign(value=1 / rows["median"].astype(float), unit="messages/s").drop(columns="median")
+    if not trusted_from:
+        return rows
+    why = [
+        f"{int(size):,} bytes; shaping is trustworthy from {bound:,.0f}"
+        if size < (bound := trusted_from.get(str(cell)) or 0)
+        else ""
+        for cell, size in zip(rows["cell"], rows["bytes"], strict=True)
+    ]
+    return rows.assign(no_verdict=pd.Series(why, index=rows.index, dtype="string"))
 
 
 def _threshold(group: pd.DataFrame, size: str) -> dict[str, Any]:
