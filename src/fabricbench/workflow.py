@@ -19,8 +19,12 @@ from fabricbench.plan import set_aside_unreadable
 
 __all__ = ["Prepared", "UserError", "prepare"]
 
+FRAMES = (
+    *("cells", "samples", "differences", "series", "ranks"),
+    *("comparisons", "sizes", "controls", "thresholds"),
+)
 TABLES = (
-    *(f"{table}.{form}" for form in ("parquet", "csv") for table in ("cells", "samples", "differences")),
+    *(f"{table}.{form}" for form in ("parquet", "csv") for table in FRAMES),
     "facts.json",
 )
 PACKAGE = Path(__file__).parent

@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from math import isfinite, nan
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fabricbench.analysis.conclusions import Conclusions, conclude
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
 from fabricbench.analysis.headline import Headline, headline, ports_per_node
 from fabricbench.analysis.names import by_node
@@ -37,9 +38,12 @@ CELL_DTYPES = {
     "fabric_kind": "string",
     "backend": "string",
     "engine": "string",
+    "library": "string",
+    "versions": "string",
     "gpus": "Int64",
     "nodes": "Int64",
     "ranks_per_node": "Int64",
+    "node_set": "string",
     "device": "string",
     "repeat": "Int64",
     "status": "string",
@@ -94,6 +98,8 @@ class Tables:
     """One row per raw sample of the cells of status ok."""
     differences: pd.DataFrame
     """What else differed, one row per difference of every compared pair; see analysis.differences."""
+    conclusions: Conclusions
+    """What may be said of them; see analysis.conclusions."""
     facts: dict[str, Any]
     """{"schema", "cells": {id: {facts, evidence, phases_s, provenance}}, "provenance": [distinct values]}."""
 
@@ -133,19 +139,22 @@ def collect(grid: Json, results: Path) -> Tables:
     known = {cell.workload: cell for _, cell in named}
     rows += [_unsupported_row(entry, [cell for _, cell in named], known) for entry in grid["unsupported"]]
     good = [outcome.record for _, outcome in outcomes if outcome.record and outcome.status == "ok"]
+    cells, samples = _frame(rows, CELL_DTYPES), _samples(good)
+    facts = _facts([outcome.record for _, outcome in outcomes if outcome.record])
     return Tables(
-        cells=_frame(rows, CELL_DTYPES),
-        samples=_samples(good),
+        cells=cells,
+        samples=samples,
         differences=differences(good, fabric_order(grid)),
-        facts=_facts([outcome.record for _, outcome in outcomes if outcome.record]),
+        conclusions=conclude(cells, samples, grid["campaign"], facts),
+        facts=facts,
     )
 
 
 def write_tables(tables: Tables, folder: Path) -> None:
     """Write every table (.parquet and .csv) and facts.json; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FRAMES:
-        frame = getattr(tables, name)
+    frames = {name: getattr(tables, name) for name in FRAMES} | vars(tables.conclusions)
+    for name, frame in frames.items():
         _write_parquet(frame, folder / f"{name}.parquet")
         write_atomically(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
     write_atomically(folder / "facts.json", json.dumps(tables.facts, ensure_ascii=False, indent=1) + "\n")
@@ -159,9 +168,12 @@ def read_tables(folder: Path) -> Tables:
             name: pd.read_parquet(folder / f"{name}.parquet").astype(dtypes)
             for name, dtypes in FRAMES.items()
         }
+        concluded = {
+            field.name: pd.read_parquet(folder / f"{field.name}.parquet") for field in fields(Conclusions)
+        }
     except (OSError, ValueError, KeyError) as error:
         raise RecordError(f"{folder}: tables can't be read: {error}; collect them again") from None
-    return Tables(facts=facts, **frames)
+    return Tables(facts=facts, conclusions=Conclusions(**concluded), **frames)
 
 
 def _outcome(identity: str, results: Path) -> _Outcome:
@@ -208,6 +220,9 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "fabric_kind": cell.fabric.get("kind", ""),
         "backend": cell.backend["name"],
         "engine": cell.backend.get("engine", ""),
+        "library": cell.backend.get("library", ""),
+        "versions": _versions(record) if record else "",
+        "node_set": ",".join(sorted(record.evidence.get("nodes", {}))) if record else "",
         "gpus": cell.gpus,
         "nodes": cell.nodes,
         "ranks_per_node": cell.ranks_per_node,
@@ -232,6 +247,19 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "log": _log(identity, results),
         "params": canonical_json(cell.params),
     }
+
+
+def _versions(record: Record) -> str:
+    """Versions of libraries over all ranks, as canonical JSON: what a comparison must have in common."""
+    found: dict[str, set[str]] = {}
+    for ranks in record.provenance.get("ranks") or []:
+        for name, version in (ranks.get("versions") or {}).items():
+            found.setdefault(str(name), set()).add(str(version))
+    return (
+        canonical_json({name: " and ".join(sorted(all_of)) for name, all_of in found.items()})
+        if found
+        else ""
+    )
 
 
 def _unsupported_row(entry: Json, cells: list[Cell], known: Mapping[str, Cell]) -> dict[str, Any]:
