@@ -25,7 +25,7 @@ REFUSED, NONE = "refused", "none"
 VERDICTS = (FASTER, SLOWER, EQUIVALENT, UNDECIDED, REFUSED, NONE)
 
 BOOTSTRAP_FROM = 10
-"""Blocks: of fewer, a bootstrap sees too little of the noise (87 % instead of 95 % at 5, simulated)."""
+"""Blocks: fewer show a bootstrap too little of the noise (a percentile bootstrap of 5 covers 83 %)."""
 POWER = 0.8
 """`further_blocks` is how many more decide in this share of cases, if the ratio and noise seen are true."""
 MOST_BLOCKS = 1000
