@@ -397,8 +397,8 @@ def _judge(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         return said | {"verdict": NONE, "why": f"No verdict: {row['no_verdict']}."}
     mean, p = row["log_ratio"], row["p"]
     if np.isnan(mean):
-        lacking = " and ".join(side for side in SIDES if not row[f"n_{side}"])
-        return said | {"why": f"Undecided: no good cell of the {lacking}."}
+        lacking = " or ".join(row[side] for side in SIDES if not row[f"n_{side}"])
+        return said | {"why": f"Undecided: no good cell of {lacking}."}
     said["direction"] = SLOWER if mean < 0 else FASTER
     if np.isnan(p):
         return said | {"why": _why_no_interval(row)}
