@@ -210,7 +210,7 @@ def test_failed_cells_leave_a_row_that_says_so() -> None:
     cells = cells_of({"ethernet": [100, 101], "opa": [100, 102]})
     cells.loc[cells["fabric"] == "opa", "status"] = "failed"
     row = compare(cells, BY_FABRIC).iloc[0]
-    assert (row["verdict"], row["why"]) == ("undecided", "Undecided: no good cell of the other.")
+    assert (row["verdict"], row["why"]) == ("undecided", "Undecided: no good cell of opa.")
 
 
 def test_nothing_to_compare_is_an_empty_table() -> None:
