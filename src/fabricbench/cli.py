@@ -71,16 +71,40 @@ def _parser() -> argparse.ArgumentParser:
     collect.add_argument("--tables", type=Path, required=True, help="the folder to write")
     collect.set_defaults(run=_collect)
 
-    report = commands.add_parser("report", help="render the HTML page from tables")
-    report.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
-    report.add_argument("--tables", type=Path, required=True, help="the folder that collect wrote")
-    report.add_argument("--templates", type=Path, required=True, help="the folder of templates")
-    report.add_argument("--command", default="", help="what to type to run the campaign, for the page")
-    report.add_argument("--page", type=Path, required=True, help="the page to write")
-    report.add_argument(
+    render = commands.add_parser("render", help="render the page from tables (what Snakemake calls)")
+    render.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
+    render.add_argument("--tables", type=Path, required=True, help="the folder that collect wrote")
+    render.add_argument("--templates", type=Path, required=True, help="the folder of templates")
+    render.add_argument("--command", default="", help="what to type to run the campaign, for the page")
+    render.add_argument("--page", type=Path, required=True, help="the page to write")
+    render.add_argument(
         "--partial", action="store_true", help="the campaign isn't complete: say so at the top"
     )
+    render.set_defaults(run=_render)
+
+    report = commands.add_parser("report", help="render the page of any folders of records")
+    report.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="results/<campaign>")
+    report.add_argument(
+        "--page", type=Path, help="where to write it; reports/<campaign>/index.html if absent"
+    )
     report.set_defaults(run=_report)
+
+    compare = commands.add_parser(
+        "compare", help="two campaigns: before and after a driver, a switch, a library"
+    )
+    compare.add_argument(
+        "before", type=Path, metavar="BEFORE", help="the baseline's folder, results/<campaign>"
+    )
+    compare.add_argument("after", type=Path, metavar="AFTER", help="the other's")
+    compare.add_argument(
+        "--margin", metavar="SHARE", help="equivalent within this (5 %%), if not the campaign's"
+    )
+    compare.add_argument(
+        "--allow-version-differences", action="store_true", help="other library versions are the question"
+    )
+    compare.add_argument("--strict", action="store_true", help="exit status 1 for what is undecided as well")
+    compare.add_argument("--html", type=Path, metavar="PAGE", help="write a page of both, too")
+    compare.set_defaults(run=_compare)
 
     select = commands.add_parser("select", help="print the variables that each fabric and backend get")
     select.add_argument("--config", type=Path, nargs="+", default=DEFAULT_CONFIG, metavar="FILE")
@@ -184,7 +208,7 @@ def _collect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _report(options: argparse.Namespace) -> int:
+def _render(options: argparse.Namespace) -> int:
     from fabricbench.analysis.table import read_tables
     from fabricbench.report.render import render
 
@@ -192,6 +216,37 @@ def _report(options: argparse.Namespace) -> int:
     about = {"command": options.command} if options.command else {}
     render(tables, _read_json(options.grid), about, options.templates, options.page, options.partial)
     return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fabricbench.analysis.gather import gather
+    from fabricbench.report.render import TEMPLATES, render
+
+    tables, grid = gather(options.folders)
+    name = grid["campaign"]["name"]
+    page = options.page or Path("reports") / name.replace(" ", "-").replace("/", "-") / "index.html"
+    command = " ".join(["fabricbench report", *map(str, options.folders)])
+    render(tables, grid, {"command": command}, TEMPLATES, page, partial=False)
+    print(page)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from fabricbench.analysis.gather import compared
+    from fabricbench.report.markdown import exit_status, summary
+    from fabricbench.report.render import TEMPLATES, render
+    from fabricbench.units import parse_share
+
+    try:
+        margin = None if options.margin is None else parse_share(options.margin)
+    except ValueError as error:
+        raise FabricbenchError(f"--margin: {options.margin}: {error}") from None
+    tables, grid = compared(options.before, options.after, margin, options.allow_version_differences)
+    if options.html:
+        command = f"fabricbench compare {options.before} {options.after}"
+        render(tables, grid, {"command": command}, TEMPLATES, options.html, partial=False)
+    print(summary(tables), end="")
+    return exit_status(tables.conclusions.comparisons, options.strict)
 
 
 def _select(options: argparse.Namespace) -> int:

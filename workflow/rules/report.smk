@@ -24,14 +24,14 @@ rule report:
     message:
         "render {output}"
     shell:
-        "python -m fabricbench report --grid {input.grid:q} --tables {params.tables:q} --templates {params.templates:q}"
+        "python -m fabricbench render --grid {input.grid:q} --tables {params.tables:q} --templates {params.templates:q}"
         " --command {params.command:q} --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
 
 
 # Never a rule's declared output: a page so made would count as up to date later.
 PARTIAL_REPORT = (
     f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
-    f" && python -m fabricbench report --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
+    f" && python -m fabricbench render --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
     f" --command {shlex.quote(CAMPAIGN.command)} --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
     f" && echo 'Not all cells could be measured. What there is, and why: {REPORT}/partial.html'"
 )

@@ -81,6 +81,27 @@ def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFra
     return frame.astype(DIFFERENCE_DTYPES)
 
 
+def between(this: Iterable[Record], that: Iterable[Record], names: tuple[str, str]) -> pd.DataFrame:
+    """The same for two campaigns, at each workload, backend, GPU count and fabric that both measured.
+
+    `names`: of this and that side; they stand in the columns fabric ("opa of new") and baseline.
+    """
+    sides: tuple[dict[Any, list[Record]], dict[Any, list[Record]]] = ({}, {})
+    for records, side in zip((this, that), sides, strict=True):
+        for record in records:
+            cell = record.cell
+            side.setdefault((cell.workload, cell.backend["name"], cell.gpus, cell.fabric["name"]), []).append(
+                record
+            )
+    rows = []
+    for key in [key for key in sides[0] if key in sides[1]]:
+        workload, backend, gpus, fabric = key
+        pair = {"workload": workload, "backend": backend, "gpus": gpus}
+        pair |= {"fabric": f"{fabric} of {names[0]}", "baseline": f"{fabric} of {names[1]}"}
+        rows += [pair | found for found in _of_pair(sides[0][key], sides[1][key])]
+    return pd.DataFrame(rows, columns=list(DIFFERENCE_DTYPES)).astype(DIFFERENCE_DTYPES)
+
+
 def _of_pair(this: list[Record], that: list[Record]) -> list[dict[str, Any]]:
     """The rows of one pair: unexpected ones first, then by kind and name."""
     selecting = {name for record in (*this, *that) for name in _selected(record)}

@@ -7,6 +7,8 @@ from statistics import median
 from fabricbench.cell import Cell
 from fabricbench.record import Record, by_metric
 
+UNITS = {"train": "images/s", "cfd": "MDOF/s", "micro": "Mbit/s"}
+"""Of each kind's headline, also where a cell has none."""
 MICRO_METRICS = ("allreduce_s", "stream_s", "pingpong_s")
 """What a micro cell's headline is taken from: the first of these that it has."""
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fabricbench.analysis.conclusions import Conclusions, conclude
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
-from fabricbench.analysis.headline import Headline, headline, ports_per_node
+from fabricbench.analysis.headline import UNITS, Headline, headline, ports_per_node
 from fabricbench.analysis.names import by_node
 from fabricbench.cell import Cell, canonical_json
 from fabricbench.errors import RecordError
@@ -239,7 +239,7 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "scale_bytes": _number(cell.scale["bytes"]),
         "scale_time": _number(cell.scale["time"]),
         "value": found.value,
-        "unit": found.unit,
+        "unit": found.unit or UNITS.get(cell.kind, ""),
         "step_s": found.step_s,
         "of_line_rate": found.of_line_rate,
         **outcome.times,

@@ -21,6 +21,7 @@ from fabricbench.report.panels import message_groups, scaling_groups
 
 Json = Mapping[str, Any]
 
+TEMPLATES = Path(__file__).resolve().parents[3] / "reports" / "templates"
 COMMAND = "snakemake --profile profiles/local"
 MOST_TROUBLES = 6
 """Cells without a result that the first screen names; the table below has all."""
