@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fabricbench.campaign import Campaign, Cluster, Matcher, Scale, Workload
+from fabricbench.config_environment import check_cells, check_variables
 from fabricbench.config_network import (
     check_shared,
     environment,
@@ -105,7 +106,7 @@ class _Parser:
             for name, value in sorted(config["backends"].items())
         }
         workloads = {name: self._workload(name, cluster) for name in sorted(config["workloads"])}
-        return Campaign(
+        campaign = Campaign(
             name=config["campaign"],
             cluster=cluster,
             fabrics=fabrics,
@@ -118,6 +119,10 @@ class _Parser:
             only=self._matchers("only", config["only"], workloads.values()),
             leave_out=self._matchers("except", config["except"], workloads.values()),
         )
+        check_variables(campaign, self._mistake)
+        if not self.mistakes:  # or names and options may be wrong
+            check_cells(campaign, self._mistake)
+        return campaign
 
     def _mistake(self, path: str, text: str) -> None:
         self.mistakes.append(f"config: {path}: {text}")

@@ -120,8 +120,8 @@ def parse_backend(name: str, value: Mapping[str, Any], mistake: Mistake) -> Back
             text = f"{shown(options['gpudirect'])}: with buffers: host no GPU memory is sent"
             mistake(f"{path}.gpudirect", f"{text}; write buffers: device, or remove it")
     for option, known in _NCCL_NAMES.items():
-        if option in options and engine == "nccl" and (text := _nccl_mistake(options[option], known)):
-            mistake(f"{path}.{option}", f"{options[option]!r}{text}")
+        if option in options and engine == "nccl" and (wrong := _nccl_mistake(options[option], known)):
+            mistake(f"{path}.{option}", f"{options[option]!r}{wrong}")
     return Backend(name=name, engine=engine, options=options, environment=environment(value["environment"]))
 
 
@@ -209,7 +209,7 @@ def _check_place(
     elif cluster.kind == "host" and interface not in ("lo", ["lo"]) and (interface or not subnet):
         mistake(
             f"{path}.interface",
-            f"{interface!r}: on kind host all ranks are on one machine, and the kernel carries "
+            f"{shown(interface)}: on kind host all ranks are on one machine, and the kernel carries "
             "their bytes over loopback whatever is named; write lo",
         )
     if cluster.kind in _ONLY_KIND:

@@ -177,6 +177,8 @@ def _type_mend(value: Any, types: str | list[str]) -> str:
     if "string" in types and "array" not in types and isinstance(value, list):
         inner = f": {shown(value[0])}" if len(value) == 1 else ""
         return f"write one value, without the list{inner}"
+    if "string" in types and "object" not in types and isinstance(value, dict):
+        return "write one value, without keys below it"
     if "array" in types and not isinstance(value, dict):
         return f"write [{in_yaml(value)}]"
     if isinstance(value, str) and ("integer" in types or "number" in types):

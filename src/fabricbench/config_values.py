@@ -1,5 +1,4 @@
-"""What no value of a configuration may be, wherever it stands, and the values of environments before YAML's
-spelling of them is lost."""
+"""What no value of a configuration may be, wherever it stands."""
 
 import math
 import unicodedata
@@ -9,42 +8,41 @@ from typing import Any
 from fabricbench.config_schema import in_yaml, shown
 
 _LARGEST = 2**63 - 1
-_MULTI_LINE = "\t\n"
-"""What a variable's value may hold, though no other text."""
+_TEXTS = ("environment", "source")
+"""Keys below which a text may have lines and tabs, and a number any length: they are passed on as text."""
 
 
-def value_mistakes(value: Any, path: str = "", in_environment: bool = False) -> list[str]:
-    """A line per key that isn't text (which YAML makes of on, no, 010), control character and absurd number."""
+def value_mistakes(value: Any, path: str = "", in_text: bool = False) -> list[str]:
+    """A line per key that isn't text (as YAML makes of on, no, 010), control character and absurd number."""
     if isinstance(value, Mapping):
-        return [line for key, item in value.items() for line in _entry(key, item, path, in_environment)]
+        return [line for key, item in value.items() for line in _entry(key, item, path, in_text)]
     if isinstance(value, list | tuple):
         return [
             line
             for index, item in enumerate(value)
-            for line in value_mistakes(item, _below(path, str(index)), in_environment)
+            for line in value_mistakes(item, _below(path, str(index)), in_text)
         ]
-    allowed = _MULTI_LINE if in_environment else ""
+    allowed = "\t\n" if in_text else ""
     if isinstance(value, str) and (bad := _control(value, allowed)):
         return [f"config: {path}: {shown(value)} holds the control character {bad!r}; remove it"]
     if isinstance(value, float) and not math.isfinite(value):
         return [f"config: {path}: {shown(value)} is not a finite number; write one"]
-    if isinstance(value, int) and abs(value) > _LARGEST:
-        return [f"config: {path}: a number of {len(str(value))} digits is too large; write a smaller one"]
+    if isinstance(value, int | float) and abs(value) > _LARGEST and not in_text:
+        return [f"config: {path}: {shown(value)} is too large; write a smaller number"]
     return []
 
 
 def environment_mistakes(raw: Mapping[str, Any]) -> list[str]:
     """A line per variable whose value is a broken number: 1.10, as text, isn't known any more."""
     return [
-        f"config: {path}.{name}: {shown(value)} is not text or a whole number; "
-        f'quote it: "{in_yaml(value)}"'
+        f'config: {path}.{name}: {shown(value)} is not text or a whole number; quote it: "{in_yaml(value)}"'
         for path, variables in _environments(raw)
         for name, value in variables.items()
         if isinstance(value, float)
     ]
 
 
-def _entry(key: Any, item: Any, path: str, in_environment: bool) -> list[str]:
+def _entry(key: Any, item: Any, path: str, in_text: bool) -> list[str]:
     if not isinstance(key, str):
         return [
             f"config: {path or 'top level'}: key {in_yaml(key)} is not text; quote the name in the YAML file"
@@ -54,7 +52,7 @@ def _entry(key: Any, item: Any, path: str, in_environment: bool) -> list[str]:
             f"config: {path or 'top level'}: key {shown(key)} holds the control character {bad!r}; remove it"
         ]
     below = _below(path, key)
-    return value_mistakes(item, below, in_environment or key == "environment")
+    return value_mistakes(item, below, in_text or key in _TEXTS)
 
 
 def _environments(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,4 +1,4 @@
-"""YAML without its traps: doubled keys, names that it turns into numbers, booleans or dates, endless aliases."""
+"""YAML without its traps: doubled keys, endless aliases, and names that it turns into numbers or dates."""
 
 import re
 from functools import cache
@@ -188,12 +188,15 @@ def _misread(node: Any) -> tuple[int, str] | None:
     if kind == "bool":
         if _MEANT_AS_BOOLEAN.fullmatch(word):
             return None
-        mend = f'write {"true" if _TRUE.fullmatch(word) else "false"}, or if it is a text, {mend}'
+        mend = f"write {'true' if _TRUE.fullmatch(word) else 'false'}, or if it is a text, {mend}"
     elif kind != "timestamp":
         if _MEANT_AS_NUMBER.fullmatch(word):
             if len(word) <= _LONGEST_NUMBER:
                 return None
-            return node.start_mark.line + 1, f"a number of {len(word)} digits is too long; write a smaller one"
+            return (
+                node.start_mark.line + 1,
+                f"a number of {len(word)} digits is too long; write a smaller one",
+            )
         if _NOT_FINITE.fullmatch(word):
             mend = f"write a finite number, or if it is a text, {mend}"
         elif ":" in word:
