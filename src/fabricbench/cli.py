@@ -69,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser(
         "doctor", help="say what on the nodes would spoil a measurement, and its mend"
     )
-    doctor.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="without: this machine alone")
+    doctor.add_argument(
+        "--config", type=Path, nargs="+", action="extend", metavar="FILE", help="without: this machine alone"
+    )
     doctor.add_argument("--json", action="store_true", help="print the findings and all facts as JSON")
     doctor.set_defaults(run=_doctor)
 
