@@ -1,5 +1,8 @@
 """The command line: useful words, one line per mistake, an exit status that scripts can use."""
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 from campaigns import TINY
@@ -45,6 +48,27 @@ def test_check_says_what_forbids_emulation(monkeypatch, config, capsys):
     config.write_text(config.read_text().replace("kind: emulated", "kind: host"))
     assert main(["check", "--config", str(config)]) == 2  # other mistakes of such a config still are
     assert "kind host" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["plan", "select"])
+def test_config_given_twice_is_merged(command, config, tmp_path, capsys):
+    """`--config A --config B` is `--config A B`."""
+    other = tmp_path / "other.yaml"
+    other.write_text("workloads: {more: {kind: micro}}\n")
+    outputs = []
+    for files in ([config, other], [config, "--config", other]):
+        assert main([command, "--config", *map(str, files)]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert "more" in outputs[0]
+
+
+def test_full_disk_is_one_line(config):
+    """Output that can't be written is a mistake as others, not a traceback at the end."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "fabricbench", "select", "--config", str(config)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "fabricbench: output: No space left on device\n")
 
 
 @pytest.mark.parametrize(

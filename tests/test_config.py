@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from fabricbench import config as config_module
 from fabricbench.config import load_config, parse_config
-from fabricbench.config_schema import schema
+from fabricbench.config_schema import schema, schema_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.grid import expand
 from fabricbench.units import parse_bytes, parse_duration, parse_rate, parse_share, parse_sizes
@@ -71,7 +72,7 @@ MISTAKES = [
     ("workloads.new", {"model": "x"}, ".kind: missing; train: PyTorch DDP"),
     ("workloads.new", {"kind": "trian", "foo": 1}, ".kind: 'trian' is not known; did you mean 'train'?"),
     ("workloads.new", {"kind": "train", "model": "vgg16", "device": "replay"}, ".profile: missing; device"),
-    ("workloads.vgg16.profile", None, ": None: device replay needs {images_per_s"),
+    ("workloads.vgg16.profile", None, ": null: device replay needs {images_per_s"),
     ("workloads.euler.device", "replay", ": 'replay' is not known; known: cpu"),
     ("workloads.euler.steps", 1.5, ": 1.5 is not a whole number; write a whole number"),
     ("workloads.euler.cells", [8, 8], ": [8, 8] must have at least 3 values"),
@@ -80,17 +81,41 @@ MISTAKES = [
     ("gpus", 4, ": 4 is not a list; write [4]"),
     ("gpus", ["4"], ".0: '4' is not a whole number; write it without quotes or unit"),
     ("repeats", 0, ": 0 must be at least 1"),
-    ("repeats", None, ": None is not a whole number; give it a value, or leave the key out"),
+    ("repeats", None, ": null is not a whole number; give it a value, or leave the key out"),
     ("campaign", 2024, ": 2024 is not text; quote it: \"2024\""),
     ("environment", {"A": 1.1}, ".A: 1.1 is not text or a whole number; quote it: \"1.1\""),
+    ("environment", {"A": 1.0}, ".A: 1.0 is not text or a whole number; quote it: \"1.0\""),
+    ("environment", {"A": True}, ".A: true is not text or a whole number; quote it: \"true\""),
+    ("environment", {"A": ["x"]}, ".A: ['x'] is not text or a whole number; write one value, without the "
+     "list: 'x'"),
+    ("environment", {"A": {"x": 1}}, ".A: {x: 1} is not text or a whole number; write one value"),
     ("environment", {"1A": "x"}, ".1A: not a usable name; a variable's name"),
     ("cluster.kind", "slrum", ": 'slrum' is not known; did you mean 'slurm'?"),
     ("cluster.kind", "pbs", ": 'pbs' is not known; known: emulated, host, slurm, allocation"),
     ("cluster.scale", {"bytes": 0.5}, ".bytes: 0.5 must be at least 1"),
+    # characters that no text may hold
+    ("fabrics", {"e\n": {"interface": "eth0", "rate": 1e9}}, ": key 'e\\n' holds the control character"),
+    ("campaign", "t\n", ": 't\\n' holds the control character '\\n'; remove it"),
+    ("environment", {"A\n": "x"}, ": key 'A\\n' holds the control character '\\n'; remove it"),
+    ("environment", {"A": "x\0y"}, ".A: 'x\\x00y' holds the control character '\\x00'; remove it"),
+    ("environment", {"A": "\ud800"}, ".A: '\\ud800' holds the control character '\\ud800'; remove it"),
+    ("workloads.vgg16.model", "vgg16\t", ": 'vgg16\\t' holds the control character '\\t'; remove it"),
+    # variables
+    ("environment", {"PMI_RANK": 1}, ".PMI_RANK: set by whoever starts the ranks; remove it"),
+    ("environment", {"PMIX_RANK": None}, ".PMIX_RANK: set by whoever starts the ranks; remove it"),
+    ("workloads.euler.environment", {"FABRICBENCH_RUNNER": 1}, ".FABRICBENCH_RUNNER: set by whoever starts "),
+    ("fabrics.ethernet.environment", {"PYTHONHOME": "/"}, ".PYTHONHOME: ranks run by this tool's own Python"),
+    ("backends.mpi.environment", {"OMP_NUM_THREADS": 4}, ".OMP_NUM_THREADS: set from the workload's thre"),
+    ("environment", {"A": "x={iface}"}, ".A: {iface} is no token; did you mean {interface}?"),
+    ("environment", {"A": "{adapter:x}"}, ".A: {adapter:x} is no token; did you mean {adapter"),
+    ("environment", {"A": "{Units:port}"}, ".A: {Units:port} is no token; did you mean {unit:port}?"),
+    ("backends.mpi.environment", {"A": "{adapter}"}, ".A: fabric ethernet: no adapter is named for {adap"),
+    ("backends.mpi.environment", {"A": "{unit}"}, ".A: fabric ethernet: no adapter is named for {unit}"),
     # names
+    ("campaign", "a" * 61, f": '{'a' * 56}... is not a usable name; use at most 60 characters"),
     ("campaign", "a/b", ": 'a/b' is not a usable name; use letters"),
     ("fabrics.a b", {"interface": "eth1", "rate": 1e9}, ": not a usable name; use letters"),
-    ("workloads", {True: {"kind": "micro"}}, ": key True is not text; quote the name"),
+    ("workloads", {True: {"kind": "micro"}}, ": key true is not text; quote the name"),
     ("workloads.vgg16.model", "vgg61", ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
     ("workloads.vgg16.fabrics", ["ethernte"], ".0: 'ethernte' is not defined; did you mean 'ethernet'?"),
     ("workloads.vgg16.backends", ["nccl"], ".0: 'nccl' is not defined; known: gloo, mpi"),
@@ -122,13 +147,17 @@ MISTAKES = [
     ("fabrics.other", {"interface": "eth0", "rate": "1 Gbit/s"}, ".interface: 'eth0' is also fabric"),
     ("fabrics.other", {"interface": ["eth1", "eth0"], "rate": "1 Gbit/s"}, ".interface: 'eth0' is also fab"),
     # options of backends
-    ("backends.gloo.gpudirect", True, ": True: engine gloo has no such option; it has: none; remove it"),
+    ("backends.gloo.gpudirect", True, ": true: engine gloo has no such option; it has: none; remove it"),
     ("backends.mpi.protocol", "LL", ": 'LL': engine mpi has no such option; it has: library, transport,"),
     ("backends.nccl", {"engine": "nccl", "library": "mpich"}, ".library: 'mpich': engine nccl has no such "),
     ("backends.mpi.library", "openmpi", ": 'openmpi' is not known; did you mean 'openmpi"),
     ("backends.mpi.transport", "tcp", ": 'tcp': library mpich sends by ofi or ucx; write one of these"),
-    ("backends.mpi.gpudirect", False, ": False: with buffers: host no GPU memory is sent; write buffers:"),
+    ("backends.mpi.gpudirect", False, ": false: with buffers: host no GPU memory is sent; write buffers:"),
     ("backends.nccl", {"engine": "nccl", "channels": 0}, ".channels: 0 must be at least 1"),
+    ("backends.nccl", {"engine": "nccl", "channels": 65}, ".channels: 65 must be at most 64"),
+    ("backends.nccl", {"engine": "nccl", "algorithm": "Rnig"}, ".algorithm: 'Rnig': 'Rnig' is not known to "),
+    ("backends.nccl", {"engine": "nccl", "protocol": "^LL,LL28"}, ".protocol: '^LL,LL28': 'LL28' is not known"
+     " to NCCL; did you mean 'LL128'?"),
     ("backends.nccl", {"engine": "nccl", "protocol": " "}, ".protocol: ' ' is empty; write it as NCCL takes"),
     ("backends.mpi.gpudirect", "off", ": 'off' is not true or false; write true or false"),
     # binding
@@ -138,6 +167,8 @@ MISTAKES = [
     ("cluster.binding", {"cpu": [[0], [1, 0]]}, ".cpu: core 0 stands twice; give each local rank"),
     ("cluster.binding", {"cpu": [[0]]}, ".cpu: cores for 1 local ranks, and cluster.gpus_per_node is 2"),
     ("cluster.binding", {"near": "nci"}, ".near: 'nci' is not known; did you mean 'nic'?"),
+    ("cluster.binding", {"near": "gpu"}, ".near: 'gpu': an emulated cluster has neither adapters nor GPUs"),
+    ("cluster.binding", {"near": "nic"}, ".near: 'nic': an emulated cluster has neither adapters nor GPUs"),
     ("workloads.vgg16.device", "cuda", ": 'cuda' is for real machines; on an emulated cluster use replay"),
     # comparisons
     ("compare", [{"by": "fabric", "baseline": "ethernot"}], ".0.baseline: 'ethernot' is no fabric here; did"),
@@ -156,6 +187,18 @@ MISTAKES = [
     ("fabrics.ethernet.loss", 1, ": 1: must be from 0 to below 1"),
     ("workloads.euler.timeout", 0, ": 0: must be above 0"),
     ("workloads.messages.sizes", "4 MB..1 KB", ": '4 MB..1 KB': the range goes down; write 1 KB"),
+    ("fabrics.ethernet.rate", "1e307 Gbit/s", ": '1e307 Gbit/s': above 1000 Tbit/s"),
+    ("fabrics.ethernet.rate", float("inf"), ": inf is not a finite number; write one"),
+    ("fabrics.ethernet.delay", "1e308 h", ": '1e308 h': above 8760 h"),
+    ("fabrics.ethernet.delay", "2 min", ": '2 min': above 60 s"),
+    ("workloads.euler.timeout", "1e308 h", ": '1e308 h': above 8760 h"),
+    ("workloads.euler.cfl", 10**40, f": 1{'0' * 40} is too large"),
+    ("workloads.messages.sizes", "1e308 GB", ": '1e308 GB': above 1024 GB"),
+    ("workloads.messages.sizes", "1 B..1e300 GB", ": '1 B..1e300 GB': above 1024 GB"),
+    ("workloads.messages.sizes", [1e300], ".0: 1e+300 is too large; write"),
+    ("cluster.scale", {"bytes": 1e308}, ".bytes: 1e+308 is too large"),
+    ("cluster.scale", {"bytes": 1e6, "time": 1e6}, ""),
+    ("repeats", 10**9, ": 1000000000 must be at most 1000"),
     # what doesn't fit together
     ("workloads.vgg16.ranks_per_node", 4, ": 4 is above cluster.gpus_per_node, 2"),
     ("workloads.euler.process_grid", [2, 2, 2], ": [2, 2, 2] is for 8 ranks, gpus is [1, 4]"),
@@ -167,7 +210,9 @@ def test_mistake_is_one_line(path: str, value: Any, rest: str) -> None:
     """A mistake gives exactly one line, which names key path, value and mend."""
     lines = mistakes(changed(path, value))
     assert len(lines) == 1
-    assert lines[0].startswith(f"config: {path}{rest}")
+    assert lines[0].startswith(
+        f"config: {path}{rest}" if rest else "config: fabrics.ethernet.rate: '2.5 Gbit"
+    )
 
 
 SLURM = {
@@ -191,7 +236,18 @@ IB = "fabrics.infiniband"
         ("fabrics.new", {"kind": "roce", "subnet": "10.0.0.0/24"}, ".subnet: '10.0.0.0/24': roce needs "),
         ("fabrics.ethernet.subnet", "10.0.0", ": '10.0.0' is not a network; write address/prefix, as 10.0.0"),
         ("fabrics.ethernet.subnet", "10.0.0.5", ": '10.0.0.5' is one address, and every node needs "),
-        ("fabrics.ethernet.interface", ["10.0.0.0/24"], ".0: '10.0.0.0/24' is a subnet"),
+        ("fabrics.ethernet.subnet", ["10.0.0.0/24"], ": ['10.0.0.0/24'] is not text; write one value, "
+         "without the list: '10.0.0.0/24'"),
+        ("fabrics.ethernet.subnet", "0.0.0.0/0", ": '0.0.0.0/0' holds every address, so it chooses no "),
+        ("fabrics.ethernet.subnet", "127.0.0.0/8", ": '127.0.0.0/8' is loopback"),
+        ("fabrics.ethernet.subnet", "::1", ": '::1' is loopback"),
+        ("fabrics.ethernet.subnet", "224.0.0.0/8", ": '224.0.0.0/8' is multicast"),
+        ("fabrics.ethernet.subnet", "ff02::/16", ": 'ff02::/16' is multicast"),
+        ("fabrics.ethernet.subnet", "fe80::/64", ": 'fe80::/64' is link-local"),
+        ("fabrics.ethernet.subnet", "fe80::%eth0/64", ": 'fe80::%eth0/64' is link-local"),
+        ("fabrics.ethernet.interface", "lo", ": 'lo' is loopback, which reaches no other node"),
+        ("fabrics.ethernet.interface", ["10.0.0.0/24"], ".0: '10.0.0.0/24' is a subnet; write subnet: 10"),
+        (f"{IB}.environment", {"A": "{unit}"}, ".A: fabric infiniband: {unit} is the number of an adapter"),
         ("fabrics.ethernet.interface", "10.0.0.5", ": '10.0.0.5' is an address; write the interface's "),
         (f"{IB}.adapter", "mlx5_0:1", ": 'mlx5_0:1' has a port; write adapter: mlx5_0, port: 1"),
         (f"{IB}.adapter", "=mlx5_0", ": '=mlx5_0' is a pattern of NCCL's"),
@@ -350,7 +406,7 @@ def test_emulated_ports_are_all_used() -> None:
     [
         ("core", {"cpu": "core", "memory": "auto", "near": "auto"}),
         ("none", {"cpu": "none", "memory": "none", "near": "none"}),
-        ({"near": "nic"}, {"cpu": "auto", "memory": "auto", "near": "nic"}),
+        ({"near": "none"}, {"cpu": "auto", "memory": "auto", "near": "none"}),
         ({"cpu": [[0, 1], [2]]}, {"cpu": [[0, 1], [2]], "memory": "auto", "near": "auto"}),
     ],
 )
@@ -366,6 +422,67 @@ def test_backend_options() -> None:
     assert backends["gloo"].options == {}
     assert backends["mpi"].options == {"library": "mpich", "buffers": "host"}
     assert backends["nccl"].options == {"gpudirect": False, "protocol": "^LL128", "channels": 4}
+
+
+@pytest.mark.parametrize("value", ["Ring", "^Tree", "Ring,NVLSTree", "^CollnetDirect,PAT"])
+def test_lists_of_nccls_names(value: str) -> None:
+    """NCCL takes lists of names, also of those to leave out."""
+    backend = {"engine": "nccl", "algorithm": value}
+    assert parse_config(changed("backends.nccl", backend)).backends["nccl"].options["algorithm"] == value
+
+
+@pytest.mark.parametrize(
+    "value", ["{x}", "{foo}", '{"unit": 1}', "{wildcards.cell}", "{interface", "{adapters.x}", "a\n\tb"]
+)
+def test_other_braces_are_the_users(value: str) -> None:
+    """Braces that no token was meant by are passed on, and so are lines and tabs."""
+    assert parse_config(changed("environment", {"A": value})).environment == {"A": value}
+
+
+def test_tokens_that_a_fabric_fills() -> None:
+    """The port by its key or a number; parameters of Open MPI's PMIx are the user's."""
+    values = {"A": "{adapter:port} {adapter:2} {interface} {address}", "PMIX_MCA_gds": "hash"}
+    assert (
+        parse_config(changed(f"{IB}.environment", values, SLURM)).fabrics["infiniband"].environment == values
+    )
+
+
+def test_a_plugin_that_breaks_the_tables_way() -> None:
+    """NCCL_NET_PLUGIN beside the table's NCCL_NET is a mistake; with a NCCL_NET of one's own it isn't."""
+    fabric = {"kind": "slingshot", "interface": "hsn0", "adapter": "cxi0"}
+    config = changed("fabrics.slingshot", fabric, changed("backends.nccl", {"engine": "nccl"}, SLURM))
+    config["environment"] = {"NCCL_NET_PLUGIN": "ofi"}
+    [line] = mistakes(config)
+    assert line.startswith(
+        "config: environment.NCCL_NET_PLUGIN: fabric slingshot: 'ofi' keeps NCCL from finding NCCL_NET="
+    )
+    config["backends"]["nccl"]["environment"] = {"NCCL_NET": "Libfabric"}
+    assert parse_config(config)
+
+
+@pytest.mark.parametrize("name", ["grid.json", "tables", "logs", "partial"])
+def test_reserved_workloads(name: str) -> None:
+    """What else lies in a campaign's folder is no workload's name."""
+    config = {**BASE, "workloads": {name: {"kind": "micro"}}}
+    assert mistakes(config) == [
+        f"config: workloads.{name}: this name is taken in the folder of results; take another"
+    ]
+
+
+@pytest.mark.parametrize(("key", "value"), [("campaign", "t\n"), ("environment", {"A\n": "x"})])
+def test_schema_refuses_names_that_end_a_line(key: str, value: Any) -> None:
+    """`$` in a pattern would also match before a last newline."""
+    assert schema_mistakes(changed(key, value))
+
+
+def test_mends_keep_what_was_written(tmp_path: Path) -> None:
+    """A variable's value that YAML makes a number of is quoted with the zeros that it had."""
+    path = tmp_path / "c.yaml"
+    path.write_text("environment: {A: 1.10, B: 2.00}\n")
+    assert mistakes(BASE | load_config([path])) == [
+        'config: environment.A: 1.10 is not text or a whole number; quote it: "1.10"',
+        'config: environment.B: 2.00 is not text or a whole number; quote it: "2.00"',
+    ]
 
 
 @pytest.mark.parametrize("name", ["on", "no", "off", "null", "1e3", "010", "1.10"])
@@ -425,13 +542,32 @@ def test_parsing_imports_nothing_heavy() -> None:
         ("a:\n  010: 1\n", "2: key '010' is a number to YAML; quote it: \"010\""),
         ("null: 1\n", "1: key 'null' is nothing to YAML; quote it: \"null\""),
         ("1.5: 1\n", "1: key '1.5' is a number to YAML; quote it: \"1.5\""),
-        ("a: [eth0, no]\n", "1: 'no' is a boolean to YAML; quote it: \"no\""),
-        ("a: 12:30:00\n", "1: '12:30:00' is a number to YAML; quote it: \"12:30:00\""),
-        ("a: 010\n", "1: '010' is a number to YAML; quote it: \"010\""),
+        ("a: [eth0, no]\n", "1: 'no' is a boolean to YAML; write false, or if it is a text, quote it: "
+         "\"no\""),
+        ("a: yes\n", "1: 'yes' is a boolean to YAML; write true, or if it is a text, quote it: \"yes\""),
+        ("a: 12:30:00\n", "1: '12:30:00' is a number to YAML; write a time with its unit, as 90 s, or if it "
+         "is a text, quote it: \"12:30:00\""),
+        ("a: 010\n", "1: '010' is a number to YAML; write the number in plain digits, or if it is a text, "
+         "quote it: \"010\""),
+        ("a: -.inf\n", "1: '-.inf' is a number to YAML; write a finite number, or if it is a text, quote it: "
+         "\"-.inf\""),
+        ("b: 1\na: &a [*a]\n", "2: an alias below stands for this, which holds the alias; remove it there"),
+        ("a: &a {e: *a}\n", "1: an alias below stands for this, which holds the alias; remove it there"),
+        ("a: " + "{e: " * 900 + "1" + "}" * 900, "1: nested more than 50 levels deep; write it flatter"),
+        ("a: " + "1" * 5000, "1: a number of 5000 digits is too long; write a smaller one"),
+        ("a: &a [1,1,1,1,1,1,1]\n" + "".join(
+            f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefg")
+         ), "6: more than 100000 values, with those of aliases; write fewer"),
+        ("a: !!int abc\n", "1: tag !!int is not for configurations; remove it"),
+        ("a: !!bool 'abc'\n", "1: tag !!bool is not for configurations; remove it"),
+        ("a: !!timestamp abc\n", "1: tag !!timestamp is not for configurations; remove it"),
+        ("a: !!binary aGk=\n", "1: tag !!binary is not for configurations; remove it"),
+        ("a: !!set {b}\n", "1: tag !!set is not for configurations; remove it"),
+        ("!!int 'a': 1\n", "1: key 'a' has a tag; remove it"),
         ("a: 2026-01-01\n", "1: '2026-01-01' is a date to YAML; quote it: \"2026-01-01\""),
         ("a: [1\nb: 2\n", "2: did not find expected ',' or ']'"),
     ],
-)
+)  # fmt: skip
 def test_yaml_traps(tmp_path: Path, text: str, line: str) -> None:
     """Doubled keys, and words that YAML turns into something else, are mistakes with file and line."""
     path = tmp_path / "c.yaml"

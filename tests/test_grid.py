@@ -216,8 +216,26 @@ def test_nccl_needs_cuda() -> None:
     config["fabrics"] = {"loopback": {"interface": "lo"}}
     config["backends"]["gloo"] = {"engine": "nccl"}
     config["workloads"] = {"vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"]}}
-    reasons = {row.reason for row in grid(config).unsupported}
-    assert reasons == {"nccl needs device cuda; the workload's device is cpu"}
+    with pytest.raises(ConfigError) as caught:
+        grid(config)
+    assert str(caught.value) == (
+        "config: workloads.vgg16: can't run on gloo over loopback with 2 GPUs: "
+        "nccl needs device cuda; the workload's device is cpu"
+    )
+
+
+def test_why_no_cell_can_run() -> None:
+    """A campaign without any cell is told why, in three lines at most."""
+    config = changed("workloads.vgg16.gpus", [3, 5, 7, 32])
+    del config["workloads"]["messages"]
+    with pytest.raises(ConfigError) as caught:
+        grid(config)
+    lines = str(caught.value).splitlines()
+    assert [line.rpartition(": ")[2] for line in lines[:2]] == [
+        "3 ranks don't fill nodes of 2",
+        "5 ranks don't fill nodes of 2",
+    ]
+    assert lines[2:] == ["config: no cell can run, for 2 more reasons like these"]
 
 
 SLURM: dict[str, Any] = {

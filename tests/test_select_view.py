@@ -71,7 +71,26 @@ def test_workloads_that_differ_stand_apart() -> None:
         (["micro"], {"A": "b c"}, ["GLOO_SOCKET_IFNAME"]),
         (["resnet18"], {"GLOO_SOCKET_IFNAME": "lo"}, []),
     ]
-    assert "  A='b c'\n  unset GLOO_SOCKET_IFNAME\n" in render(found)
+    assert "  A='b c'\n  unset GLOO_SOCKET_IFNAME  # yours; the table has lo\n" in render(found)
+    said = "  # proven by the counters of the network interface"
+    assert [line for line in render(found).splitlines() if line.startswith(said)] == [
+        f"{said}, unless what is yours leads elsewhere",
+        said,
+    ]
+
+
+def test_a_users_own_value_is_marked() -> None:
+    """Beside a value that replaces the table's stands the table's, and scripts get it as well."""
+    raw = load_config([EXAMPLES / "host.yaml"])
+    raw["environment"] = {"GLOO_SOCKET_IFNAME": "eth7"}
+    found = selections(parse_config(raw), backends=["gloo"])
+    assert [each["replaced"] for each in found] == [{"GLOO_SOCKET_IFNAME": "lo"}]
+    assert "  GLOO_SOCKET_IFNAME=eth7  # yours; the table has lo\n" in render(found)
+
+
+def test_names_given_twice_are_shown_once() -> None:
+    """A pair stands once, however often its names are given."""
+    assert len(selections(example("host"), ["loopback"] * 2, ["gloo"] * 2)) == 1
 
 
 def test_text_is_quoted_for_a_shell(capsys: pytest.CaptureFixture[str]) -> None:

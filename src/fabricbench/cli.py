@@ -1,7 +1,9 @@
 """`fabricbench`: see the grid, run a cell, collect, render. Every mistake is one line and exit status 2."""
 
 import argparse
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +19,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
     except FabricbenchError as error:
         print(f"fabricbench: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader had seen enough, as `plan | head` does
         sys.stderr.close()
         return 0
+    except OSError as error:  # a full disk, say, where the output goes
+        _drop_output()
+        print(f"fabricbench: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def _drop_output() -> None:
+    """Let the interpreter find nothing left to write when it ends, which would fail again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,13 +56,22 @@ def _parser() -> argparse.ArgumentParser:
     accept.set_defaults(run=_accept)
 
     check = commands.add_parser("check", help="say whether this machine can emulate fabrics, and if not, why")
-    check.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="only if this config wants it")
+    check.add_argument(
+        "--config",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="only if this config wants it",
+    )
     check.set_defaults(run=_check)
 
     doctor = commands.add_parser(
         "doctor", help="say what on the nodes would spoil a measurement, and its mend"
     )
-    doctor.add_argument("--config", type=Path, nargs="+", metavar="FILE", help="without: this machine alone")
+    doctor.add_argument(
+        "--config", type=Path, nargs="+", action="extend", metavar="FILE", help="without: this machine alone"
+    )
     doctor.add_argument("--json", action="store_true", help="print the findings and all facts as JSON")
     doctor.set_defaults(run=_doctor)
 
@@ -107,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=_compare)
 
     select = commands.add_parser("select", help="print the variables that each fabric and backend get")
-    select.add_argument("--config", type=Path, nargs="+", default=DEFAULT_CONFIG, metavar="FILE")
+    select.add_argument("--config", type=Path, nargs="+", action="extend", metavar="FILE")
     select.add_argument("--fabric", action="append", default=[], metavar="NAME", help="only this one")
     select.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one")
     select.add_argument("--json", action="store_true", help="for scripts")
@@ -116,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _takes_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, nargs="+", default=DEFAULT_CONFIG, metavar="FILE")
+    parser.add_argument("--config", type=Path, nargs="+", action="extend", metavar="FILE")
     parser.add_argument("--results", type=Path, default=Path("results"), help="the folder of all campaigns")
 
 
@@ -125,7 +148,7 @@ def _plan(options: argparse.Namespace) -> int:
     from fabricbench.grid import expand
     from fabricbench.plan import plan, remove_stale, render_plan
 
-    planned = plan(expand(parse_config(load_config(options.config))), options.results)
+    planned = plan(expand(parse_config(load_config(options.config or DEFAULT_CONFIG))), options.results)
     print(render_plan(planned), end="")
     if options.remove_stale:
         print(f"removed {len(remove_stale(planned))} stale files")
@@ -139,7 +162,8 @@ def _accept(options: argparse.Namespace) -> int:
     from fabricbench.grid import expand
     from fabricbench.plan import accept
 
-    print(accept(expand(parse_config(load_config(options.config))), options.results, options.cell))
+    grid = expand(parse_config(load_config(options.config or DEFAULT_CONFIG)))
+    print(accept(grid, options.results, options.cell))
     return 0
 
 
@@ -253,7 +277,8 @@ def _select(options: argparse.Namespace) -> int:
     from fabricbench.config import load_config, parse_config
     from fabricbench.select_view import render, selections
 
-    entries = selections(parse_config(load_config(options.config)), options.fabric, options.backend)
+    campaign = parse_config(load_config(options.config or DEFAULT_CONFIG))
+    entries = selections(campaign, options.fabric, options.backend)
     print(json.dumps(entries, indent=2, ensure_ascii=False) if options.json else render(entries).rstrip())
     return 0
 

@@ -18,6 +18,7 @@ from fabricbench.campaign import (
     Scale,
     Workload,
 )
+from fabricbench.config_environment import check_cells, check_variables
 from fabricbench.config_network import (
     check_shared,
     environment,
@@ -27,6 +28,7 @@ from fabricbench.config_network import (
     quantity,
 )
 from fabricbench.config_schema import did_you_mean, properties, schema, schema_mistakes, shown, with_defaults
+from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
 from fabricbench.torchvision_models import classifiers
@@ -34,8 +36,8 @@ from fabricbench.units import parse_duration, parse_share, parse_sizes
 
 _IMAGE_SIZE = {"inception_v3": 299}
 _RESERVED_CAMPAIGNS = ("templates", "references")
-_RESERVED_WORKLOADS = ("tables", "partial", "logs")
-"""Folders of the project's own: below reports/, and below results/<campaign>/."""
+_RESERVED_WORKLOADS = ("tables", "partial", "logs", "grid.json")
+"""Names of the project's own: below reports/, and below results/<campaign>/."""
 
 T = TypeVar("T")
 
@@ -57,10 +59,10 @@ def load_config(paths: Sequence[Path]) -> dict[str, Any]:
 
 def parse_config(raw: Mapping[str, Any]) -> Campaign:
     """A campaign from a raw configuration; raises ConfigError with one line per mistake."""
-    if mistakes := _key_mistakes(raw):
+    if mistakes := value_mistakes(raw):
         raise ConfigError("\n".join(mistakes))
     given = _plain(raw)
-    if mistakes := schema_mistakes(given):
+    if mistakes := sorted({*schema_mistakes(given), *environment_mistakes(raw)}):
         raise ConfigError("\n".join(mistakes))
     parser = _Parser(given)
     campaign = parser.campaign()
@@ -76,22 +78,6 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
         result[key] = _merged(result[key], value) if both else value
     return result
-
-
-def _key_mistakes(value: Any, path: str = "") -> list[str]:
-    """Keys that aren't texts, which YAML makes of names such as on, no, 010."""
-    if isinstance(value, Mapping):
-        here = [
-            f"config: {path or 'top level'}: key {key!r} is not text; quote the name in the YAML file"
-            for key in value
-            if not isinstance(key, str)
-        ]
-        inner = ((f"{path}.{key}".lstrip("."), item) for key, item in value.items())
-    elif isinstance(value, list | tuple):
-        here, inner = [], ((f"{path}.{index}", item) for index, item in enumerate(value))
-    else:
-        return []
-    return here + [mistake for below, item in inner for mistake in _key_mistakes(item, below)]
 
 
 def _plain(value: Any) -> Any:
@@ -118,7 +104,7 @@ class _Parser:
         if config["campaign"] in _RESERVED_CAMPAIGNS:
             self._mistake("campaign", f"{config['campaign']!r} is a folder of reports/; take another name")
         for name in set(config["workloads"]) & set(_RESERVED_WORKLOADS):
-            self._mistake(f"workloads.{name}", "this name is a folder of the results; take another")
+            self._mistake(f"workloads.{name}", "this name is taken in the folder of results; take another")
         fabrics = {
             name: parse_fabric(name, value, self._given["fabrics"][name], cluster, self._mistake)
             for name, value in sorted(config["fabrics"].items())
@@ -129,7 +115,7 @@ class _Parser:
             for name, value in sorted(config["backends"].items())
         }
         workloads = {name: self._workload(name, cluster) for name in sorted(config["workloads"])}
-        return Campaign(
+        campaign = Campaign(
             name=config["campaign"],
             cluster=cluster,
             fabrics=fabrics,
@@ -147,6 +133,10 @@ class _Parser:
             only=self._matchers("only", config["only"], workloads.values()),
             leave_out=self._matchers("except", config["except"], workloads.values()),
         )
+        check_variables(campaign, self._mistake)
+        if not self.mistakes:  # or names and options may be wrong
+            check_cells(campaign, self._mistake)
+        return campaign
 
     def _mistake(self, path: str, text: str) -> None:
         self.mistakes.append(f"config: {path}: {text}")
@@ -160,7 +150,7 @@ class _Parser:
             self._mistake("cluster.scale", "only an emulated cluster is a scale model; remove it")
         if value["kind"] == "host" and value["nodes"] != 1:
             self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
-        binding = parse_binding(value["binding"], value["gpus_per_node"], self._mistake)
+        binding = parse_binding(value["binding"], value["kind"], value["gpus_per_node"], self._mistake)
         return Cluster(**{**value, "binding": binding, "scale": Scale(**value["scale"])})
 
     def _comparisons(
@@ -229,7 +219,7 @@ class _Parser:
             if value["device"] != "replay":
                 del params["profile"]
             elif params["profile"] is None:
-                self._mistake(f"{path}.profile", "None: device replay needs {images_per_s, batch, source}")
+                self._mistake(f"{path}.profile", "null: device replay needs {images_per_s, batch, source}")
         if kind == "micro":
             step = params.pop("step")
             given = params["sizes"]
@@ -271,7 +261,7 @@ class _Parser:
                 for item in wanted:
                     if item not in known[key]:
                         hint = did_you_mean(item, sorted(known[key]))
-                        self._mistake(f"{path}.{index}.{key}", f"{item!r} matches nothing; {hint}")
+                        self._mistake(f"{path}.{index}.{key}", f"{shown(item)} matches nothing; {hint}")
             matchers.append(Matcher(**matcher))
         return tuple(matchers)
 

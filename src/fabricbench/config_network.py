@@ -6,20 +6,21 @@ finds to `mistake(path, text)`.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ipaddress import ip_interface, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 from itertools import combinations
 from typing import Any, TypeVar
 
 from fabricbench.campaign import Backend, Cluster, Fabric
 from fabricbench.config_schema import did_you_mean, shown
 from fabricbench.fabrics.selection import LIBRARIES, PROVIDERS
-from fabricbench.units import parse_duration, parse_rate, parse_share
+from fabricbench.units import parse_delay, parse_rate, parse_share
 
 T = TypeVar("T")
 Mistake = Callable[[str, str], None]
 
 _EMULATED_ONLY = ("delay", "jitter", "loss")
 _NOT_EMULATED = ("subnet", "adapter", "port", "provider")
+_SLOWEST_LINK_BIT_S = 1000
 _FASTEST_LINK_BIT_S = 10_000_000_000
 """More than emulated links carry: a real rate that was meant to be scaled."""
 
@@ -37,6 +38,10 @@ _OPTIONS = {
     "nccl": ("gpudirect", "algorithm", "protocol", "channels"),
 }
 _ALL_OPTIONS = tuple(dict.fromkeys(option for options in _OPTIONS.values() for option in options))
+_NCCL_NAMES = {
+    "algorithm": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
+    "protocol": ("Simple", "LL", "LL128"),
+}
 _BIND_WORDS = ("auto", "core", "none")
 
 
@@ -47,7 +52,8 @@ def parse_fabric(
     path = f"fabrics.{name}"
     value = value if cluster.kind in _ONLY_KIND else _subnet_in_place(value)
     kind = _kind(path, value, cluster, mistake)
-    interface = _names(f"{path}.interface", value["interface"], _interface_mend, mistake)
+    mend = _interface_mend if cluster.kind in _ONLY_KIND else _real_interface_mend
+    interface = _names(f"{path}.interface", value["interface"], mend, mistake)
     adapter = _names(f"{path}.adapter", value["adapter"], _adapter_mend, mistake)
     _check_place(path, kind, value, given, cluster, mistake)
     rate = value["rate"]
@@ -56,6 +62,8 @@ def parse_fabric(
     if cluster.kind == "emulated" and link is not None and link > _FASTEST_LINK_BIT_S:
         text = f"{shown(rate)} is {link / 1e9:g} Gbit/s here, more than an emulated link carries"
         mistake(f"{path}.rate", f"{text}; set cluster.scale, as {{bytes: 128, time: 2}}")
+    if cluster.kind == "emulated" and rate_bit_s and link is not None and link < _SLOWEST_LINK_BIT_S:
+        mistake(f"{path}.rate", f"{shown(rate)} is {link} bit/s here; lower cluster.scale")
     return Fabric(
         name=name,
         kind=kind,
@@ -67,8 +75,8 @@ def parse_fabric(
         ports_per_node=_ports(path, value, interface, adapter, cluster, mistake),
         rate_bit_s=rate_bit_s,
         link_bit_s=link,
-        delay_s=quantity(parse_duration, f"{path}.delay", value["delay"], 0.0, mistake),
-        jitter_s=quantity(parse_duration, f"{path}.jitter", value["jitter"], 0.0, mistake),
+        delay_s=quantity(parse_delay, f"{path}.delay", value["delay"], 0.0, mistake),
+        jitter_s=quantity(parse_delay, f"{path}.jitter", value["jitter"], 0.0, mistake),
         loss=quantity(parse_share, f"{path}.loss", value["loss"], 0.0, mistake),
         environment=environment(value["environment"]),
     )
@@ -109,17 +117,17 @@ def parse_backend(name: str, value: Mapping[str, Any], mistake: Mistake) -> Back
             text = f"{transport!r}: library {options['library']} sends by {' or '.join(transports)}"
             mistake(f"{path}.transport", f"{text}; write one of these, or leave it out")
         if options["buffers"] == "host" and "gpudirect" in options:
-            text = f"{options['gpudirect']}: with buffers: host no GPU memory is sent"
+            text = f"{shown(options['gpudirect'])}: with buffers: host no GPU memory is sent"
             mistake(f"{path}.gpudirect", f"{text}; write buffers: device, or remove it")
-    for option in ("algorithm", "protocol"):
-        if option in options and not str(options[option]).strip():
-            mistake(
-                f"{path}.{option}", f"{options[option]!r} is empty; write it as NCCL takes it, or remove it"
-            )
+    for option, known in _NCCL_NAMES.items():
+        if option in options and engine == "nccl" and (wrong := _nccl_mistake(options[option], known)):
+            mistake(f"{path}.{option}", f"{options[option]!r}{wrong}")
     return Backend(name=name, engine=engine, options=options, environment=environment(value["environment"]))
 
 
-def parse_binding(value: str | Mapping[str, Any], gpus_per_node: int, mistake: Mistake) -> dict[str, Any]:
+def parse_binding(
+    value: str | Mapping[str, Any], cluster: str, gpus_per_node: int, mistake: Mistake
+) -> dict[str, Any]:
     """cluster.binding as a mapping of cpu, memory and near."""
     path = "cluster.binding"
     if isinstance(value, str):
@@ -127,6 +135,9 @@ def parse_binding(value: str | Mapping[str, Any], gpus_per_node: int, mistake: M
         binding = {"cpu": value, "memory": other, "near": other}
     else:
         binding, path = dict(value), f"{path}.cpu"
+    if cluster == "emulated" and binding["near"] in ("nic", "gpu"):
+        text = f"{binding['near']!r}: an emulated cluster has neither adapters nor GPUs to be near"
+        mistake("cluster.binding.near", f"{text}; remove it")
     cpu = binding["cpu"]
     if isinstance(cpu, str):
         if cpu not in _BIND_WORDS:
@@ -198,7 +209,7 @@ def _check_place(
     elif cluster.kind == "host" and interface not in ("lo", ["lo"]) and (interface or not subnet):
         mistake(
             f"{path}.interface",
-            f"{interface!r}: on kind host all ranks are on one machine, and the kernel carries "
+            f"{shown(interface)}: on kind host all ranks are on one machine, and the kernel carries "
             "their bytes over loopback whatever is named; write lo",
         )
     if cluster.kind in _ONLY_KIND:
@@ -283,6 +294,15 @@ def _interface_mend(value: str) -> str | None:
     return None
 
 
+def _real_interface_mend(value: str) -> str | None:
+    """The same on a cluster of several machines, where a subnet will do."""
+    if "/" in value and _is_address(value):
+        return f"is a subnet; write subnet: {value} instead"
+    if value == "lo":
+        return "is loopback, which reaches no other node; write the network's interface, as eth0"
+    return _interface_mend(value)
+
+
 def _adapter_mend(value: str) -> str | None:
     """Why a text is no adapter's name."""
     if value[:1] in ("^", "="):
@@ -306,9 +326,43 @@ def _subnet(path: str, value: str | None, mistake: Mistake) -> str | None:
     except ValueError:
         mistake(path, f"{value!r} is not a network; write address/prefix, as 10.0.0.0/24")
         return value
-    if network.num_addresses == 1:
+    if network.prefixlen == 0:
+        mistake(path, f"{value!r} holds every address, so it chooses no interface; write it as 10.0.0.0/24")
+    elif reason := next((what for one, what in _NO_SUBNETS if _overlap(network, one)), None):
+        mistake(path, f"{value!r} {reason}; write the network's own, as 10.0.0.0/24")
+    elif network.num_addresses == 1:
         mistake(path, f"{value!r} is one address, and every node needs its own; write it as 10.0.0.0/24")
     return str(network)
+
+
+_LOOPBACK = "is loopback, which reaches no other node"
+_LINK_LOCAL = "is link-local, which every interface may have"
+_MULTICAST = "is multicast, which no interface has"
+_NO_SUBNETS = [
+    (ip_network(text), what)
+    for text, what in (
+        ("127.0.0.0/8", _LOOPBACK),
+        ("::1/128", _LOOPBACK),
+        ("169.254.0.0/16", _LINK_LOCAL),
+        ("fe80::/10", _LINK_LOCAL),
+        ("224.0.0.0/4", _MULTICAST),
+        ("ff00::/8", _MULTICAST),
+    )
+]
+
+
+def _overlap(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+def _nccl_mistake(value: str, known: Sequence[str]) -> str | None:
+    """What is wrong with a list of NCCL's names, which a `^` in front turns into all others."""
+    if not value.strip():
+        return " is empty; write it as NCCL takes it, or remove it"
+    for name in value.removeprefix("^").split(","):
+        if name not in known:
+            return f": {name!r} is not known to NCCL; {did_you_mean(name, known)}"
+    return None
 
 
 def _is_address(value: str) -> bool:

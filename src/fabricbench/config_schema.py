@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fabricbench.strict_yaml import read_yaml
+from fabricbench.strict_yaml import Written, read_yaml
 
 SCHEMA_PATH = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 
@@ -19,6 +19,7 @@ _TYPES = {
 }
 _LIMITS = {
     "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
     "exclusiveMinimum": "must be above {}",
     "minItems": "must have at least {} values",
     "maxItems": "must have at most {} values",
@@ -89,8 +90,23 @@ def did_you_mean(word: Any, known: Any) -> str:
 
 def shown(value: Any) -> str:
     """A value in one short line."""
-    text = repr(value)
+    text = _as_written(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def in_yaml(value: Any) -> str:
+    """A single value as YAML writes it: null, true, and numbers as they were written."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return value.word if isinstance(value, Written) else str(value)
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_as_written(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_written, value))}]"
+    return repr(value) if isinstance(value, str | bytes) else in_yaml(value)
 
 
 def _resolved(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +132,7 @@ def _lines(error: Any) -> Iterator[str]:
         yield f"{where} is not {_type_words(expected)}; {_type_mend(value, expected)}"
     elif rule == "enum":
         yield f"{where} is not known; {did_you_mean(value, [item for item in expected if item is not None])}"
-    elif rule == "pattern":
+    elif rule in ("pattern", "maxLength"):
         yield f"{where} is not a usable name; {_form(error)}"
     elif rule in _LIMITS:
         yield f"{where} {_LIMITS[rule].format(expected)}"
@@ -157,9 +173,14 @@ def _type_mend(value: Any, types: str | list[str]) -> str:
     if value is None:
         return "give it a value, or leave the key out"
     if "string" in types and not isinstance(value, dict | list):
-        return f'quote it: "{value}"'
+        return f'quote it: "{in_yaml(value)}"'
+    if "string" in types and "array" not in types and isinstance(value, list):
+        inner = f": {shown(value[0])}" if len(value) == 1 else ""
+        return f"write one value, without the list{inner}"
+    if "string" in types and "object" not in types and isinstance(value, dict):
+        return "write one value, without keys below it"
     if "array" in types and not isinstance(value, dict):
-        return f"write [{value}]"
+        return f"write [{in_yaml(value)}]"
     if isinstance(value, str) and ("integer" in types or "number" in types):
         return "write it without quotes or unit"
     if "integer" in types:
@@ -170,6 +191,8 @@ def _type_mend(value: Any, types: str | list[str]) -> str:
 
 
 def _form(error: Any) -> str:
+    if error.validator == "maxLength":
+        return f"use at most {error.validator_value} characters"
     if error.validator == "pattern" and error.validator_value.startswith("^[A-Za-z_]"):
         return "a variable's name has letters, digits and underline only"
     return "use letters, digits, '.', '-' and '_', with a letter or digit first"

@@ -37,7 +37,7 @@ def doctor(config: Sequence[Path] | None) -> tuple[list[Finding], dict[str, Node
         nodes = visit.this_machine() if unavailable else visit.emulated(want)
         found += check_emulation(want, unavailable, None if unavailable else visit.netem())
         want = _without_fabrics(want) if unavailable else want
-    elif want.cluster in _SLURM and "SLURM_JOB_ID" not in os.environ:
+    elif want.cluster in _SLURM and not os.environ.get("SLURM_JOB_ID"):
         nodes = visit.this_machine()
         # A login node is another machine than those that measure: of it, only what they share counts.
         login = [*check_software(want, nodes), *check_hidden(nodes)]

@@ -22,6 +22,8 @@ from fabricbench.workloads.cfd.mesh import process_grid
 
 SCHEMA = 1
 
+_MOST_REASONS = 3
+
 ENGINES = {"train": ("gloo", "nccl"), "cfd": ("mpi",), "micro": ("gloo", "mpi", "nccl")}
 """The engines that each kind of workload runs on."""
 
@@ -78,7 +80,7 @@ def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_cod
     """The grid of a campaign: blocks (repeats) first, within each the fabrics next to each other.
 
     Which group of fabrics comes first in a block, and which fabric in a group, is drawn by the seed.
-    `code_key` gives the key of (workload kind, launcher). Raises ConfigError when nothing is left.
+    `code_key` gives the key of (workload kind, launcher). Raises ConfigError when no cell can be measured.
     """
     cells = []
     unsupported: dict[Unsupported, None] = {}
@@ -90,8 +92,8 @@ def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_cod
             workload = campaign.workloads[point.workload]
             key = code_key(workload.kind, campaign.cluster.kind)
             cells.append(GridCell(_cell(campaign, point), key, workload.timeout_s))
-    if not cells and not unsupported:
-        raise ConfigError("config: only, except: leave no cell to measure; loosen them")
+    if not cells:
+        raise ConfigError(_why_nothing(list(unsupported)))
     return Grid(campaign.to_json(), tuple(cells), tuple(unsupported))
 
 
@@ -103,13 +105,18 @@ def selected(
     The table's, then the campaign's, fabric's, backend's and workload's own: the later wins. Raises
     ConfigError where there is no way.
     """
-    network, way = pair(campaign, fabric, backend)
-    variables: dict[str, str | None] = dict(environment(network, way, workload.device))
+    network, _ = pair(campaign, fabric, backend)
+    variables: dict[str, str | None] = dict(of_table(campaign, workload, fabric, backend))
     own = (campaign.environment, campaign.fabrics[fabric].environment)
     for level in (*own, campaign.backends[backend].environment, workload.environment):
         variables |= level
     kept = {name: value for name, value in variables.items() if value is not None}
     return fill(kept, network), sorted(variables.keys() - kept.keys())
+
+
+def of_table(campaign: Campaign, workload: Workload, fabric: str, backend: str) -> dict[str, str]:
+    """The variables that the table has for a fabric and backend, before the user's own."""
+    return environment(*pair(campaign, fabric, backend), workload.device)
 
 
 def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backend: str) -> str | None:
@@ -185,6 +192,22 @@ def _left_in(rules: Campaign | Workload, point: _Point) -> bool:
     if any(matcher.matches(**at) for matcher in rules.leave_out):
         return False
     return not rules.only or any(matcher.matches(**at) for matcher in rules.only)
+
+
+def _why_nothing(unsupported: list[Unsupported]) -> str:
+    """Why a campaign has no cell, in at most three lines."""
+    if not unsupported:
+        return "config: only, except: leave no cell to measure; loosen them"
+    lines = {
+        row.reason: f"config: workloads.{row.workload}: can't run on {row.backend} over {row.fabric} with "
+        f"{row.gpus} GPUs: {row.reason}"
+        for row in reversed(unsupported)
+    }
+    first = [*lines.values()][::-1]
+    if len(first) > _MOST_REASONS:
+        rest = len(first) - _MOST_REASONS + 1
+        first = [*first[: _MOST_REASONS - 1], f"config: no cell can run, for {rest} more reasons like these"]
+    return "\n".join(first)
 
 
 def _placement(workload: Workload, gpus: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from fabricbench.campaign import Campaign
 from fabricbench.config_schema import did_you_mean
 from fabricbench.errors import ConfigError
 from fabricbench.fabrics.selection import note, path
-from fabricbench.grid import pair, selected, why_not_selected
+from fabricbench.grid import of_table, pair, selected, why_not_selected
 
 
 def selections(
@@ -21,8 +21,8 @@ def selections(
     _check("--fabric", fabrics, campaign.fabrics)
     _check("--backend", backends, campaign.backends)
     entries: list[dict[str, Any]] = []
-    for fabric in fabrics or campaign.fabrics:
-        for backend in backends or campaign.backends:
+    for fabric in dict.fromkeys(fabrics) or campaign.fabrics:
+        for backend in dict.fromkeys(backends) or campaign.backends:
             entries += _of_pair(campaign, fabric, backend)
     return entries
 
@@ -36,9 +36,12 @@ def render(entries: Sequence[dict[str, Any]]) -> str:
         if entry["unsupported"]:
             lines.append(f"  unsupported: {entry['unsupported']}")
         else:
-            lines += [f"  {name}={shlex.quote(value)}" for name, value in entry["environment"].items()]
-            lines += [f"  unset {name}" for name in entry["unset"]]
-            lines.append(f"  # proven by the counters of {_COUNTERS[entry['path']]}")
+            yours = {name: f"  # yours; the table has {value}" for name, value in entry["replaced"].items()}
+            for name, value in entry["environment"].items():
+                lines.append(f"  {name}={shlex.quote(value)}{yours.get(name, '')}")
+            lines += [f"  unset {name}{yours.get(name, '')}" for name in entry["unset"]]
+            unless = ", unless what is yours leads elsewhere" if yours else ""
+            lines.append(f"  # proven by the counters of {_COUNTERS[entry['path']]}{unless}")
             if any(token in value for value in entry["environment"].values() for token in _TOKENS):
                 lines.append("  # names in braces are found on each node")
             if entry["note"]:
@@ -65,7 +68,14 @@ def _of_pair(campaign: Campaign, fabric: str, backend: str) -> list[dict[str, An
             continue
         reason = why_not_selected(campaign, workload, fabric, backend)
         environment, unset = ({}, []) if reason else selected(campaign, workload, fabric, backend)
-        outcome = {"unsupported": reason, "environment": environment, "unset": unset}
+        table = {} if reason else of_table(campaign, workload, fabric, backend)
+        replaced = {name: value for name, value in table.items() if environment.get(name) != value}
+        outcome = {
+            "unsupported": reason,
+            "environment": environment,
+            "unset": unset,
+            "replaced": replaced,
+        }
         same = next((entry for entry in entries if outcome.items() <= entry.items()), None)
         if same is not None:
             same["workloads"].append(workload.name)

@@ -21,6 +21,10 @@ _SECONDS = {
 }
 _BYTES = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _LOWEST_RATE_BIT_S = 1000
+_HIGHEST_RATE_BIT_S = 10**15
+_LONGEST_S = 365 * 24 * 3600.0
+_LONGEST_DELAY_S = 60.0
+_LARGEST_BYTES = 2**40
 
 
 def parse_rate(value: float | str) -> int:
@@ -31,7 +35,10 @@ def parse_rate(value: float | str) -> int:
         raise ValueError(f"{unit!r} counts bytes; write bits, as 25 Gbit/s (1 byte is 8 bit)")
     if match is None:
         raise ValueError(f"unit {unit!r} is not one of bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s")
-    rate = round(number * _DECIMAL[match[1] or ""])
+    scaled = number * _DECIMAL[match[1] or ""]
+    if scaled > _HIGHEST_RATE_BIT_S:
+        raise ValueError("above 1000 Tbit/s, which no port has; mend number or unit")
+    rate = round(scaled)
     if rate < _LOWEST_RATE_BIT_S:
         raise ValueError("below 1 kbit/s; a number without a unit is bit/s, so add the unit, as in 25 Gbit/s")
     return rate
@@ -45,8 +52,18 @@ def parse_duration(value: float | str) -> float:
     if number < 0:
         raise ValueError("a time must not be negative")
     scale = _SECONDS[unit]
+    if number * scale > _LONGEST_S:
+        raise ValueError("above 8760 h, which is a year; mend number or unit")
     # Dividing keeps '5 us' and 5e-6 the same float, so that their spelling is no difference.
     return number * scale if scale >= 1 else number / round(1 / scale)
+
+
+def parse_delay(value: float | str) -> float:
+    """The delay of a network in seconds: a duration of at most a minute."""
+    seconds = parse_duration(value)
+    if seconds > _LONGEST_DELAY_S:
+        raise ValueError("above 60 s, which no network has; mend number or unit")
+    return seconds
 
 
 def parse_share(value: float | str) -> float:
@@ -66,6 +83,8 @@ def parse_bytes(value: float | str) -> int:
     if unit not in _BYTES:
         raise ValueError(f"unit {unit!r} is not one of B, KB, MB, GB (1 KB is 1024 bytes)")
     size = number * _BYTES[unit]
+    if size > _LARGEST_BYTES:
+        raise ValueError("above 1024 GB, which is no message; mend number or unit")
     if size < 1 or size != int(size):
         raise ValueError("must be a whole number of bytes, from 1")
     return int(size)

@@ -387,6 +387,19 @@ def test_prefix_of_another_name_is_exact() -> None:
     assert tcp["OMPI_MCA_btl_tcp_if_include"] == "eth0"
 
 
+@pytest.mark.parametrize(
+    ("interface", "ports", "supported"),
+    [(["e"], 1, False), (["eth0", "e"], 1, False), (["a", "b"], 2, True), (["e0"], 1, True)],
+)
+def test_gloo_takes_no_name_of_one_letter(interface: list[str], ports: int, supported: bool) -> None:
+    """PyTorch ignores a GLOO_SOCKET_IFNAME of one letter; of two such ports it has a longer text."""
+    fabric = a_fabric("ethernet-tcp", interface=interface, ports_per_node=ports)
+    reason = why_unsupported(fabric, the_backend("gloo"), "cpu")
+    assert (reason is None) is supported
+    assert supported or "Gloo takes no name of one letter" in str(reason)
+    assert why_unsupported(fabric, the_backend("mpich/ofi"), "cpu") is None or ports == 2
+
+
 @dataclass
 class NodeRails:
     """What a node found."""

@@ -345,6 +345,8 @@ they can't be used. All others take a list of names; how many of them one rank u
 (one each for libfabric's cxi and efa), which the evidence shows by rail."""
 
 _TOKEN = re.compile(r"\{(interface|address|adapter|unit)(?::(port|\d+))?\}")
+TOKENS = ("interface", "adapter", "adapter:port", "unit", "unit:port", "address")
+"""What a value may hold in braces; a port may also be a number."""
 _UNIT = re.compile(r"hfi\d+_(\d+)")
 
 
@@ -375,6 +377,10 @@ def why_unsupported(fabric: Mapping[str, Any], backend: Mapping[str, Any], devic
         return f"nccl needs device cuda; the workload's device is {device}"
     if backend.get("buffers") == "device" and device != "cuda":
         return f"buffers: device needs device cuda; the workload's device is {device}"
+    if "gloo" in row.parts and fabric["ports_per_node"] == 1:
+        for name in fabric["interface"]:
+            if len(name) == 1:
+                return f"Gloo takes no name of one letter, and would choose for itself; rename {name}"
     known = set()
     for (option, value), found in _extras(row, fabric, backend):
         if isinstance(found, str):
@@ -394,6 +400,31 @@ def path(fabric: Mapping[str, Any], backend: Mapping[str, Any]) -> str:
 def note(fabric: Mapping[str, Any], backend: Mapping[str, Any]) -> str | None:
     """What a reader should know of this row of the table; None for nothing."""
     return _row(fabric, backend).note
+
+
+def why_unfilled(value: str, fabric: Mapping[str, Any]) -> str | None:
+    """Why a fabric can't fill the tokens of a value, as far as its definition says it; None when it can."""
+    adapters, kind = fabric["adapter"], fabric["kind"]
+    for token in _TOKEN.finditer(value):
+        if token[1] in ("adapter", "unit") and not adapters and kind in ("emulated", "ethernet-tcp"):
+            return f"no adapter is named for {token[0]}; name it, or set this for another fabric only"
+        if token[1] == "unit" and not all(map(_UNIT.fullmatch, adapters)):
+            return f"{token[0]} is the number of an adapter such as hfi1_0, and not of {', '.join(adapters)}"
+        if token[1] == "unit" and not adapters and kind != "omnipath":
+            return f"{token[0]} is the number of an adapter such as hfi1_0, which {kind} hasn't"
+    return None
+
+
+def plugin_clash(
+    fabric: Mapping[str, Any], backend: Mapping[str, Any], given: Mapping[str, str | None]
+) -> str | None:
+    """Why a user's NCCL_NET_PLUGIN breaks the table's NCCL_NET; None when it doesn't."""
+    wanted = PARTS["nccl/ofi"]["NCCL_NET"]
+    if "nccl/ofi" not in _row(fabric, backend).parts or given.get("NCCL_NET", wanted) != wanted:
+        return None
+    if (plugin := given.get("NCCL_NET_PLUGIN")) is None:
+        return None
+    return f"{plugin!r} keeps NCCL from finding NCCL_NET={wanted!r}; remove it, or set NCCL_NET as well"
 
 
 def way(fabric: Mapping[str, Any], backend: Mapping[str, Any]) -> str:
