@@ -3,10 +3,12 @@
 import json
 import shutil
 
+import pandas as pd
 import pytest
 from records import write_campaign
 
 from fabricbench.cli import main
+from fabricbench.report.markdown import exit_status
 
 
 @pytest.fixture
@@ -18,7 +20,8 @@ def campaigns(tmp_path):
         plain = json.loads(path.read_text())
         for series in plain["samples"]:
             series["values"] = [value * 1.25 for value in series["values"]]
-        plain["provenance"]["kernel"] = "6.99"
+        for node in plain["provenance"]["nodes"]:
+            node["kernel"] = "6.99"
         path.write_text(json.dumps(plain))
     return tmp_path / "old", tmp_path / "new"
 
@@ -41,9 +44,20 @@ def test_nothing_slower_is_exit_status_0(campaigns, capsys):
     assert "faster" in capsys.readouterr().out
 
 
-def test_undecided_fails_only_where_that_is_asked(campaigns, capsys):
-    """--strict makes no verdict as bad as a bad one."""
-    assert main(["compare", "--strict", *map(str, reversed(campaigns))]) == 1
+@pytest.mark.parametrize(
+    ("verdicts", "usual", "strict"),
+    [
+        (["faster", "equivalent", "none"], 0, 0),
+        (["equivalent", "undecided"], 0, 1),
+        (["equivalent", "slower"], 1, 1),
+        (["equivalent", "refused"], 1, 1),
+        ([], 1, 1),
+    ],
+)
+def test_the_exit_status_is_for_scripts(verdicts, usual, strict):
+    """Slower, refused or nothing at all fails; undecided only where that is asked."""
+    table = pd.DataFrame({"verdict": pd.Series(verdicts, dtype="string")})
+    assert (exit_status(table, False), exit_status(table, True)) == (usual, strict)
 
 
 def test_a_page_of_both_is_written(campaigns, tmp_path, capsys):
