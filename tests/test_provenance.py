@@ -18,8 +18,11 @@ def test_ranges_of_ranks_are_short(ranks, text):
 
 def test_equal_ranks_are_kept_once():
     """512 equal ranks take one entry; one that differs takes a second."""
-    merged = merge_ranks([{"host": "n0"}] * 511 + [{"host": "n1"}])
-    assert merged == [{"ranks": "0-510", "host": "n0"}, {"ranks": "511", "host": "n1"}]
+    merged = merge_ranks([{"host": f"n{rank // 8}", "threads": 1} for rank in range(511)] + [{"host": "n63"}])
+    assert [(one["ranks"], len(one["host"]), one.get("threads")) for one in merged] == [
+        ("0-510", 64, 1),
+        ("511", 1, None),
+    ]
 
 
 def test_the_effective_environment_is_recorded(monkeypatch):

@@ -101,11 +101,20 @@ def cpu_model() -> str:
 
 
 def merge_ranks(per_rank: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries that are equal are kept once, with the ranks they hold for ("0-3,8")."""
-    seen: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    """Entries that are equal but for their host are kept once, with their ranks ("0-3,8") and hosts.
+
+    So a record of 512 ranks has as many entries as a node has distinct ranks.
+    """
+    seen: dict[str, tuple[dict[str, Any], list[int], list[str]]] = {}
     for rank, entry in enumerate(per_rank):
-        seen.setdefault(json.dumps(entry, sort_keys=True), (entry, []))[1].append(rank)
-    return [{"ranks": rank_ranges(ranks)} | entry for entry, ranks in seen.values()]
+        rest = {name: value for name, value in entry.items() if name != "host"}
+        _, ranks, hosts = seen.setdefault(json.dumps(rest, sort_keys=True), (rest, [], []))
+        ranks.append(rank)
+        hosts.append(entry["host"])
+    return [
+        {"ranks": rank_ranges(ranks), "host": list(dict.fromkeys(hosts))} | rest
+        for rest, ranks, hosts in seen.values()
+    ]
 
 
 def rank_ranges(ranks: list[int]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from fabricbench.cell import Cell, cell_id
 from fabricbench.errors import RecordError
 
@@ -92,7 +94,7 @@ def read_record(path: Path) -> Record:
     Raises RecordError when it is truncated, of another schema, or holds another cell than its name says.
     """
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = orjson.loads(path.read_bytes())
     except OSError as error:
         raise RecordError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
 
 
+@lru_cache(maxsize=65536)
 def natural(text: str) -> list[tuple[int, str]]:
     """A key that sorts n2 before n10, and regardless of case."""
     parts = re.findall(r"\d+|\D+", text.lower())
@@ -19,6 +21,11 @@ def in_order(texts: Iterable[str]) -> list[str]:
 
 def condensed(names: Iterable[str]) -> str:
     """`n0, n1, n2, n5` as `n0-n2, n5`; a gap or another prefix ends a run."""
+    return _condensed(tuple(names))
+
+
+@lru_cache(maxsize=65536)
+def _condensed(names: tuple[str, ...]) -> str:
     runs: list[tuple[str, str]] = []
     for name in in_order(names):
         if runs and name == _after(runs[-1][1]):

@@ -339,7 +339,11 @@ def _readable(dtype: str) -> Any:
 def _samples(records: list[Record]) -> pd.DataFrame:
     """Series flattened; arrays are repeated rather than rows built, since there may be millions."""
     flat: list[tuple[str, Series]] = [
-        (record.id, series) for record in records for series in record.samples if series.values
+        (name, series)
+        for record in records
+        for name in [record.id]  # a digest, so once per record
+        for series in record.samples
+        if series.values
     ]
     lengths = [len(series.values) for _, series in flat]
     per_series = _frame(
