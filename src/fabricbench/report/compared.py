@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fabricbench.analysis.compare import NONE
+from fabricbench.analysis.compare import NONE, words_of
 from fabricbench.analysis.conclusions import Conclusions, rules_of
 from fabricbench.analysis.control import NO_CONTROL, decision
 from fabricbench.analysis.names import natural
@@ -134,7 +134,7 @@ def _floor(controls: pd.DataFrame) -> str:
     known = controls[controls["noise_floor_percent"].notna()]
     if known.empty:
         return ""
-    widest = known.loc[known["noise_floor_percent"].idxmax()].to_dict()
+    widest = known.sort_values("noise_floor_percent").to_dict("records")[-1]
     return (
         f"Noise floor: one network under two names ({widest['baseline']} and {widest['other']}) differs by "
         f"at most {words.percent(widest['noise_floor_percent'])} ({verdicts.where(widest)}; the widest of "
@@ -156,14 +156,13 @@ def _ordered(frame: pd.DataFrame) -> list[Row]:
     axes = {by: place for place, by in enumerate(dict.fromkeys(frame["by"]))}
 
     def place(row: Row) -> tuple[Any, ...]:
-        size = -1 if pd.isna(row["gpus"]) else int(row["gpus"])
         none = row["verdict"] == NONE
         return (
             axes[row["by"]],
             none,
             natural(verdicts.where(row, size=False)),
             natural(str(row["other"])),
-            size,
+            verdicts.gpus_of(row),
         )
 
     return sorted(frame.to_dict("records"), key=place)
@@ -178,7 +177,7 @@ def _line(row: Row, margin: float, which: str, **more: str) -> Line:
         said=said,
         blocks=str(row["n_blocks"]) if not said.unpaired else f"{row['n_baseline']} / {row['n_other']}",
         method=str(row["method"]) or words.DASH,
-        interval=verdicts.words_of(row["log_low"], row["log_high"]) if known else words.DASH,
+        interval=words_of(row["log_low"], row["log_high"]) if known else words.DASH,
         p=f"{words.p_value(row['p_holm'])} ({row['comparisons_of_workload']})" if tested else words.DASH,
         p_tost=words.p_value(row["p_tost"]),
         flags="" if pd.isna(row["flags"]) else str(row["flags"]),

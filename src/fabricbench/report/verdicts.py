@@ -79,7 +79,7 @@ def said(row: Row, margin: float) -> Said:
         interval="" if verdict in DECISIVE else interval,
         tone=_tone(ratio) if verdict in DECISIVE else TONES.get(verdict, ""),
         ratio=words.ratio(ratio) if isfinite(ratio) else "",
-        unpaired=verdict not in (REFUSED, NONE) and not row["paired"],
+        unpaired=bool(_unpaired(row)),
         why=str(row["why"]),
     )
 
@@ -140,8 +140,8 @@ def _without_verdict(finding: Finding) -> bool:
 
 def _finding(key: tuple[str, ...], rows: Sequence[Row], margin: float) -> Finding:
     _, place, baseline, other = key
-    ordered = sorted(rows, key=_gpus)
-    clauses = []
+    ordered = sorted(rows, key=gpus_of)
+    clauses: list[Clause] = []
     for verdict in ORDER:
         of = [row for row in ordered if row["verdict"] == verdict]
         if of and verdict in DECISIVE:
@@ -152,19 +152,19 @@ def _finding(key: tuple[str, ...], rows: Sequence[Row], margin: float) -> Findin
     return Finding(place, clauses, next(v for v in ORDER if any(row["verdict"] == v for row in rows)))
 
 
-def _gpus(row: Row) -> int:
-    return 0 if pd.isna(row["gpus"]) else int(row["gpus"])
+def gpus_of(row: Row) -> int:
+    """GPUs of a row; 0 where they are what is compared."""
+    return 0 if pd.isna(row.get("gpus")) else int(row["gpus"])
 
 
 def _decisive(verdict: str, rows: Sequence[Row], sides: tuple[str, str], first: bool) -> Clause:
     """`opa is` **faster** `than ethernet by 27–35 % on 4 GPUs and by 55–60 % on 16`."""
     baseline, other = sides
-    parts = []
+    parts: list[str] = []
     for row in rows:
-        size = words.plural(_gpus(row), "GPU") if not parts else str(_gpus(row))
-        unpaired = "" if row["paired"] else " (unpaired)"
+        size = words.plural(gpus_of(row), "GPU") if not parts else str(gpus_of(row))
         percents = words.percents(row["low_percent"], row["high_percent"])
-        parts.append(f"by {percents} on {size}{unpaired}")
+        parts.append(f"by {percents} on {size}{_unpaired(row)}")
     lead, than = (f"{other} is ", f" than {baseline}") if first else ("", "")
     return Clause(lead, verdict, f"{than} {words.listed(parts)}")
 
@@ -173,11 +173,19 @@ def _by_tail(rows: Sequence[Row], verdict: str) -> Iterable[tuple[str, list[int]
     """Sizes of which the same is to be said, as (what, sizes)."""
     found: dict[str, list[int]] = {}
     for row in rows:
-        found.setdefault(_tail(row, verdict), []).append(_gpus(row))
+        found.setdefault(_tail(row, verdict), []).append(gpus_of(row))
     return found.items()
 
 
+def _unpaired(row: Row) -> str:
+    return "" if row["paired"] or row["verdict"] in (REFUSED, NONE) else " (unpaired)"
+
+
 def _tail(row: Row, verdict: str) -> str:
+    return _unpaired(row) + _because(row, verdict)
+
+
+def _because(row: Row, verdict: str) -> str:
     if verdict == EQUIVALENT:
         return f", yet {words_of(row['log_low'], row['log_high'])}" if row["differs"] else ""
     if verdict != UNDECIDED or row["low_percent"] != row["low_percent"]:
