@@ -1,6 +1,7 @@
 """What a campaign's blocks turned out to be: how many, when, on which nodes, and how far apart."""
 
 from collections.abc import Iterable, Sequence
+from math import nan
 
 import pandas as pd
 
@@ -54,25 +55,27 @@ def _along(cells: pd.DataFrame, axis: Axis, rules: Rules) -> pd.DataFrame:
         pair_within_s=rules.pair_within_s,
         allow_versions=rules.allow_versions,
     )
-    pairs = {int(str(number)): part for number, part in found.pairs.groupby("comparison", sort=False)}
-    rest = {int(str(number)): part for number, part in found.unpaired.groupby("comparison", sort=False)}
+    starts, nodes = cells["start"].to_numpy(), cells["node_set"].to_numpy(dtype=object)
+    pairs: dict[int, list[tuple[int, int, float]]] = {}
+    columns = ["comparison", "baseline_row", "other_row", "apart_s"]
+    for number, one, other, apart_s in found.pairs[columns].itertuples(index=False, name=None):
+        pairs.setdefault(int(number), []).append((int(one), int(other), float(apart_s)))
+    alone: dict[int, list[str]] = {}
+    for number, why in found.unpaired[["comparison", "why"]].itertuples(index=False, name=None):
+        alone.setdefault(int(number), []).append(str(why))
     rows = []
     for number in found.comparisons["comparison"]:
-        of, left = (
-            pairs.get(int(number), found.pairs.iloc[:0]),
-            rest.get(int(number), found.unpaired.iloc[:0]),
-        )
-        one, other = (cells.iloc[of[f"{side}_row"].to_numpy(dtype=int)] for side in blocks.SIDES)
-        starts = pd.concat([one["start"], other["start"]])
+        of, left = pairs.get(int(number), []), alone.get(int(number), [])
+        began = [starts[row] for one, other, _ in of for row in (one, other)]
         rows.append(
             {
                 "blocks": len(of),
-                "first": starts.min(),
-                "last": starts.max(),
-                "apart_s": of["apart_s"].max(),
-                "node_sets": _node_sets(one["node_set"]),
+                "first": min(began, default=pd.NaT),
+                "last": max(began, default=pd.NaT),
+                "apart_s": max((apart_s for _, _, apart_s in of), default=nan),
+                "node_sets": _node_sets(nodes[one] for one, _, _ in of),
                 "left_over": len(left),
-                "why": left["why"].mode().iloc[0] if len(left) else "",
+                "why": max(sorted(set(left)), key=left.count, default=""),
             }
         )
     numbers = pd.DataFrame(rows, columns=PAIRED_COLUMNS, index=found.comparisons.index)
