@@ -4,17 +4,26 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from fabricbench.cell import Cell, cell_id
-from fabricbench.record import Record, Series, failure_path, write_record
+from fabricbench.record import Record, Series, by_metric, failure_path, write_record
 
 CODE_KEY = "0123456789abcdef"
 LINK_BIT_S = {"ethernet": 50e6, "opa": 200e6, "opa-again": 200e6}
 """As shaped: 25 and 100 Gbit/s divided by S·D = 500."""
 INTERFACE = {"ethernet": "eth0", "opa": "opa0", "opa-again": "opa0"}
 VARIABLE = {"gloo": "GLOO_SOCKET_IFNAME", "mpi": "FI_TCP_IFACE"}
+START_AFTER_S = {"ethernet": 0, "opa": 20, "opa-again": 40}
+"""When the cells of one block start, one fabric after the other."""
+BLOCK_S = 60
+NOISE = 0.004
+"""From one cell to the next, as a share of a step; within a cell it is SAMPLE_NOISE."""
+NOISY = ("resnet50", "ethernet", 16)
+"""Here it is ten times as much, so that nothing can be decided."""
+SAMPLE_NOISE = 0.01
 CARRIED_BYTES = 88_000_000
 """What a node of a synthetic cell sent, without headers."""
 PARAMS: dict[str, dict[str, Any]] = {
@@ -81,10 +90,15 @@ def make_record(cell: Cell, values: list[float] | None = None, **changes: Any) -
         evidence=make_evidence(cell),
         provenance=_provenance(cell),
         phases_s={"namespaces": 0.2, "import": 1.8, "ranks_up": 0.6, "measured": 6.0, "total": 9.0},
-        start=f"2026-11-30T10:{cell.repeat:02d}:00+00:00",
-        end=f"2026-11-30T10:{cell.repeat:02d}:09+00:00",
+        start=_start(cell).isoformat(),
+        end=(_start(cell) + timedelta(seconds=9)).isoformat(),
     )
     return replace(record, **changes)
+
+
+def _start(cell: Cell) -> datetime:
+    after_s = BLOCK_S * cell.repeat + START_AFTER_S.get(cell.fabric["name"], 0)
+    return datetime.fromisoformat("2026-11-30T10:00:00+00:00") + timedelta(seconds=after_s)
 
 
 def make_failure(cell: Cell, status: str, reason: str) -> Record:
@@ -112,7 +126,15 @@ def make_grid(cells: Iterable[Cell], unsupported: Iterable[dict[str, Any]] = ())
         "campaign": {
             "name": "default",
             "cluster": {"kind": "emulated", "nodes": 16, "scale": {"bytes": 50, "time": 10}},
-            "fabrics": {cell.fabric["name"]: {"rate_bit_s": cell.fabric["rate_bit_s"]} for cell in cells},
+            "fabrics": {
+                name: json.loads(json.dumps(fabric)) | {"environment": {}}
+                for name, fabric in sorted({cell.fabric["name"]: cell.fabric for cell in cells}.items())
+            },
+            "seed": 1,
+            "compare": [{"by": "fabric", "baseline": "ethernet"}, {"by": "backend", "baseline": "gloo"}],
+            "margin": 0.05,
+            "pair_within_s": 3600.0,
+            "allow_version_differences": False,
         },
         "cells": [
             {
@@ -147,7 +169,38 @@ def make_small(cell: Cell) -> Record:
     return make_record(cell, evidence=evidence)
 
 
+def make_unsteady(cell: Cell) -> Record:
+    """A good record of a cell that got slower by 6 % from its first step to its last."""
+    record = make_record(cell)
+    steps = by_metric(record.samples, "step_s")[0]
+    ramped = [value * (0.97 + 0.06 * at / (len(steps.values) - 1)) for at, value in enumerate(steps.values)]
+    return replace(record, samples=[replace(steps, values=ramped), *record.samples[1:]])
+
+
+def make_two_humped(cell: Cell) -> Record:
+    """A good record of a cell in which every other step took 12 % longer."""
+    record = make_record(cell)
+    steps = by_metric(record.samples, "step_s")[0]
+    humped = [value * (0.94 if at % 2 else 1.06) for at, value in enumerate(steps.values)]
+    return replace(record, samples=[replace(steps, values=humped), *record.samples[1:]])
+
+
+def make_slow_rank(cell: Cell, rank: int = 3) -> Record:
+    """A good record of a cell in which one rank takes 4 % longer and is the slowest in 9 of 10 steps."""
+    record = make_record(cell)
+    samples = []
+    for series in record.samples:
+        if series.metric == "step_median_s" and series.rank == rank:
+            series = replace(series, values=[value * 1.04 for value in series.values])
+        if series.metric == "step_slowest_rank":
+            values = [float(rank) if at % 10 else 0.0 for at in range(len(series.values))]
+            series = replace(series, values=values)
+        samples.append(series)
+    return replace(record, samples=samples)
+
+
 MISLABELLED_CELL, SMALL_CELL, ODD_CELL = 13, 29, 72
+DRIFTING_CELL, HUMPED_CELL, SLOW_RANK_CELL = 34, 62, 64
 """Places in `campaign_cells` of what is out of the ordinary in `write_campaign`."""
 
 
@@ -169,18 +222,25 @@ def write_campaign(results: Path) -> dict[str, Any]:
     """A whole campaign on disk; returns its grid.
 
     One cell failed, one timed out, one was mislabelled and one is missing; one sent too little to prove,
-    and one pair of fabrics differs in a kernel.
+    and one pair of fabrics differs in a kernel. One cell drifts, one has two humps, one a slow rank.
     """
     cells = list(campaign_cells())
     bad = {
         7: ("failed", "rank 3 on n3: RuntimeError: connection closed by peer [10.0.0.4]:41234"),
         31: ("timeout", "no end within 300 s; ranks 0-15 were in step 12"),
     }
+    odd_runs = {
+        DRIFTING_CELL: make_unsteady,
+        HUMPED_CELL: make_two_humped,
+        SLOW_RANK_CELL: make_slow_rank,
+    }
     for index, cell in enumerate(cells):
         if index == MISLABELLED_CELL:
             put(make_mislabelled(cell), results)
         elif index == SMALL_CELL:
             put(make_small(cell), results)
+        elif index in odd_runs:
+            put(odd_runs[index](cell), results)
         elif index == ODD_CELL:
             record = make_record(cell)
             record.provenance["nodes"][0]["kernel"] = "6.13.0-amd64"
@@ -195,22 +255,28 @@ def write_campaign(results: Path) -> dict[str, Any]:
 
 def _steps(cell: Cell, draw: random.Random, values: list[float] | None) -> list[Series]:
     """Steps of rank 0, the extremes over ranks, and a median per rank."""
-    given = values if values is not None else [_step_s(cell) * draw.gauss(1, 0.01) for _ in range(30)]
-    block = 1.0 if values is not None else draw.gauss(1, 0.02)
+    given = values if values is not None else [_step_s(cell) * draw.gauss(1, SAMPLE_NOISE) for _ in range(30)]
+    block = 1.0 if values is not None else draw.gauss(1, _noise(cell))
     steps = [value * block for value in given]
     ranks = range(cell.gpus if steps else 0)
     medians = [
         Series(metric="step_median_s", unit="s", values=[sorted(steps)[len(steps) // 2]], rank=rank)
         for rank in ranks
     ]
+    slowest = [float(draw.choice(ranks)) for _ in steps] if len(ranks) > 1 else []
     halo = [Series(metric="halo_wait_s", unit="s", values=[v * 0.1 for v in steps], rank=0)]
     return [
         Series(metric="step_s", unit="s", values=steps, rank=0),
         Series(metric="step_min_s", unit="s", values=[value * 0.99 for value in steps]),
         Series(metric="step_max_s", unit="s", values=[value * 1.01 for value in steps]),
+        *([Series(metric="step_slowest_rank", unit="rank", values=slowest)] if slowest else []),
         *medians,
         *(halo if cell.kind == "cfd" else []),
     ]
+
+
+def _noise(cell: Cell) -> float:
+    return NOISE * (10 if (cell.workload, cell.fabric["name"], cell.gpus) == NOISY else 1)
 
 
 def _step_s(cell: Cell) -> float:
@@ -235,7 +301,8 @@ def _messages(cell: Cell, draw: random.Random) -> list[Series]:
             bytes=size,
             rank=0,
             values=[
-                (latency + factor[metric] * max(0, size - 24000) * 8 / link) * draw.lognormvariate(0, 0.05)
+                (latency + factor[metric] * max(0, size - 24000) * 8 / link)
+                * draw.lognormvariate(0, 2 * SAMPLE_NOISE)
                 for _ in range(20)
             ],
         )

@@ -114,6 +114,11 @@ def test_never_scrolls_sideways(browser: Browser, address: str, width: int) -> N
         ".heat .wrong",
         "#cells-table tr.wrong .why",
         ".pairs li",
+        ".findings .where",
+        ".said.faster",
+        ".floor",
+        ".compared .because span",
+        ".by-size tbody th",
     ],
 )
 def test_text_is_readable_in_both_themes(browser: Browser, address: str, scheme: str, selector: str) -> None:
@@ -122,6 +127,54 @@ def test_text_is_readable_in_both_themes(browser: Browser, address: str, scheme:
     assert page.evaluate(CONTRAST, selector) >= 4.5
     ink = "e => getComputedStyle(e).color"
     assert page.locator("figure svg").first.evaluate(ink) == page.locator("body").evaluate(ink)
+
+
+ON_TONE = """element => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+  const channels = (layers) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of layers) {
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+    }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (layers) => {
+    const [r, g, b] = channels(layers).map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const under = [getComputedStyle(document.body).backgroundColor];
+  under.push(getComputedStyle(element.closest("td")).backgroundColor);
+  const back = light(under), ink = light([...under, getComputedStyle(element).color]);
+  return (Math.max(back, ink) + 0.05) / (Math.min(back, ink) + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_verdicts_are_readable_on_every_tone(browser: Browser, address: str, scheme: str) -> None:
+    """In squares and tables, a verdict's contrast against its own tone is at least 4.5:1."""
+    page, _ = opened(browser, address, scheme=scheme)
+    found = page.locator("td .said")
+    assert found.count() > 30
+    assert min(element.evaluate(ON_TONE) for element in found.all()) >= 4.5
+
+
+def test_tone_follows_the_verdict(browser: Browser, address: str) -> None:
+    """An undecided square is of the paper's colour, whatever its ratio; a faster one isn't."""
+    page, _ = opened(browser, address)
+    colour = "e => getComputedStyle(e.closest('td')).backgroundColor"
+    assert page.locator(".heat .said.undecided").first.evaluate(colour) == "rgba(0, 0, 0, 0)"
+    assert page.locator(".heat .said.faster").first.evaluate(colour) != "rgba(0, 0, 0, 0)"
+
+
+def test_a_sentence_of_why_stays_in_view(browser: Browser, address: str) -> None:
+    """On a phone the table of comparisons scrolls, and each sentence fits the screen."""
+    page, _ = opened(browser, address, width=390)
+    for span in page.locator(".compared .because span").all()[:3]:
+        box = span.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 390
 
 
 def test_cells_filter_by_text_and_status(browser: Browser, address: str) -> None:

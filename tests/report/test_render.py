@@ -1,13 +1,16 @@
 """The page holds what the tables hold, as text, in one file, and hides nothing that went wrong."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from records import make_cell, make_failure, make_grid, make_mislabelled, make_record, put, write_campaign
 
+from fabricbench.analysis.conclusions import conclude
 from fabricbench.analysis.table import collect, read_tables, write_tables
 from fabricbench.record import Record
 from fabricbench.report.render import render
@@ -41,7 +44,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Text outside script and style."""
         if not self._within:
-            self.text += data
+            self.text += data.replace("\u00a0", " ")
 
     def count(self, tag: str) -> int:
         """How many elements of a tag."""
@@ -136,10 +139,222 @@ def test_emulation_is_explained_on_the_first_screen(campaign: tuple[Path, dict[s
 
 
 def test_no_word_of_significance(campaign: tuple[Path, dict[str, Any], str]) -> None:
-    """Medians and ranges only: no verdict is drawn from them."""
-    text = Page(campaign[2]).text.lower()
-    assert not re.search(r"significan|verdict|equivalent|faster by|slower by", text)
+    """The word is never said: a test is named with its p instead. A range is no confidence interval."""
+    text = Page(campaign[2]).text
+    assert not re.search("significan", text, re.IGNORECASE)
     assert "not a confidence interval" in text
+    assert re.search(r"Faster by [0-9.]+ to [0-9.]+ % \(paired t, p = \S+, by Holm \S+\); 3 blocks", text)
+
+
+def first_screen(html: str) -> str:
+    """The text above the grid."""
+    text = Page(html).text
+    return text[: text.index("The grid")]
+
+
+def test_one_sentence_per_workload_on_the_first_screen(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """Verdicts at all sizes, equivalent and undecided ones too, and for demonstrations that there's none."""
+    head = first_screen(campaign[2])
+    said = (
+        r"vgg16 over gloo: opa is faster than ethernet by [0-9.]+–[0-9.]+ % on 4 GPUs and by [0-9.]+–[0-9.]+ "
+    )
+    said += r"% on 16; equivalent within ±5 % on 1 GPU\."
+    assert re.search(said, head)
+    assert re.search(
+        r"resnet50 over gloo: opa is equivalent .* undecided on 16 GPUs: \d+ more blocks would", head
+    )
+    assert "messages on ethernet: mpi is equivalent to gloo within ±5 % on 4 GPUs." in head
+    assert "euler over mpi: opa against ethernet: no verdict on 1 and 2 GPUs: a demonstration" in head
+
+
+def test_the_noise_floor_stands_on_the_first_screen(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """From the controls: one network under two names; they came out equivalent, so no banner."""
+    head = first_screen(campaign[2])
+    assert re.search(r"one network under two names \(opa and opa-again\) differs by at most [0-9.]+ %", head)
+    assert "CAN’T DECIDE" not in head
+
+
+def noisy(fabric: str, repeat: int, step_s: float) -> Record:
+    """A cell with steps of one length."""
+    return make_record(make_cell(fabric=fabric, repeat=repeat), [step_s] * 12)
+
+
+def test_a_campaign_that_cannot_decide_says_so_first(tmp_path: Path) -> None:
+    """Second name 30 % off now and then: banner with the reason above the verdicts, and in Comparisons."""
+    steps = {"ethernet": [4.0, 4.1, 4.0], "opa": [2.0, 2.6, 2.1], "opa-again": [2.5, 2.0, 2.1]}
+    records = [noisy(name, at, step) for name, values in steps.items() for at, step in enumerate(values, 1)]
+    html = page_of_records(tmp_path, records)
+    head = first_screen(html)
+    banner = head.index("THIS CAMPAIGN CAN’T DECIDE: 1 of 1 control did not come out equivalent.")
+    assert banner < head.index("opa is faster than")
+    assert "vgg16 over gloo, 4 GPUs: opa and opa-again are one network, yet" in head
+    assert "the noise is too large for a margin of ±5 %" in section(html, "comparisons")
+
+
+def test_without_a_control_that_is_said(tmp_path: Path) -> None:
+    """Two networks, each with one name: no noise floor, and no banner."""
+    records = [noisy(name, at, step) for name, step in (("ethernet", 4.0), ("opa", 2.0)) for at in (1, 2, 3)]
+    html = page_of_records(tmp_path, records)
+    assert "Noise floor not known: no control was measured" in first_screen(html)
+    assert "CAN’T DECIDE" not in html
+
+
+def test_squares_have_their_verdict(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """A word with the interval, a tone that follows it, the ratio in small, controls marked as such."""
+    html = campaign[2]
+    grid = html[html.index('<section id="grid">') : html.index('<section id="comparisons">')]
+    grid = grid.replace("\u00a0", " ")
+    assert re.search(
+        r'<td class="higher-\d"><span class="line"><b>[0-9,]+</b> <small class="ratio">1.\d\d×</small></span>'
+        r'<span class="verdict" title="Faster by [^"]*"><b class="said faster">faster [0-9.]+–[0-9.]+ %</b>',
+        grid,
+    )
+    assert re.search(r'<td class="open">.*<b class="said undecided">undecided \(\+\d+ blocks\)</b>', grid)
+    assert re.search(r'<td class="same">.*<b class="said equivalent">equivalent ±5 %</b>', grid)
+    assert re.search(r"control: opa again</small><span .*equivalent ±5 %", grid)
+    assert re.search(r'<b class="said none">no verdict</b>.*demonstration', grid)
+
+
+def test_the_baseline_is_the_configs(tmp_path: Path) -> None:
+    """opa is what is compared with: it stands first and ethernet has the verdict, whatever their names."""
+    records = [
+        noisy(name, at, step + at / 100)
+        for name, step in (("ethernet", 4.0), ("opa", 2.0))
+        for at in (1, 2, 3)
+    ]
+    for record in records:
+        put(record, tmp_path / "results" / "default")
+    grid = make_grid([record.cell for record in records])
+    grid["campaign"]["compare"] = [{"by": "fabric", "baseline": "opa"}]
+    html = page_of(tmp_path, grid)
+    text = section(html, "grid")
+    assert text.index("opa100 Gbit/s") < text.index("ethernet25 Gbit/s")
+    assert "the verdict against opa" in text
+    assert re.search(r"vgg16 over gloo: ethernet is slower than opa by 9\d", first_screen(html))
+    assert "ethernet against opa" in section(html, "differed")
+
+
+def test_fabrics_that_are_not_compared_have_no_verdict(tmp_path: Path) -> None:
+    """The config compares backends alone: squares have neither verdict nor ratio."""
+    records = [
+        make_record(make_cell(fabric=name, repeat=at)) for name in ("ethernet", "opa") for at in (1, 2)
+    ]
+    for record in records:
+        put(record, tmp_path / "results" / "default")
+    grid = make_grid([record.cell for record in records])
+    grid["campaign"]["compare"] = [{"by": "backend", "baseline": "gloo"}]
+    text = section(page_of(tmp_path, grid), "grid")
+    assert "verdict" not in text
+    assert "×" not in text
+
+
+def test_comparisons_stand_with_their_tests(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """Each axis has its table, with blocks, method, p-values, the sentence that says why, and what drifts."""
+    text = section(campaign[2], "comparisons")
+    for said in (
+        "By fabric, against ethernet",
+        "By backend, against gloo",
+        "Controls: one network under two names",
+        "paired t",
+        "not steady: drifting: 1 of 3 cells of ethernet",
+        "two-humped: 1 of 3 cells of ethernet",
+        "No verdict: a demonstration",
+        "noise floor",
+    ):
+        assert said in text
+
+
+def test_refused_comparisons_give_their_reason(tmp_path: Path) -> None:
+    """Another torch on one side: refused on the first screen, in its square and in the table."""
+    records = [
+        make_record(make_cell(fabric=name, repeat=at)) for name in ("ethernet", "opa") for at in (1, 2)
+    ]
+    for record in records[2:]:
+        for rank in record.provenance["ranks"]:
+            rank["versions"]["torch"] = "2.10.0"
+    html = page_of_records(tmp_path, records)
+    assert "refused on 4 GPUs: the sides ran with different libraries (torch: 2.9.1" in first_screen(html)
+    assert '<b class="said refused">refused</b>' in html
+    assert "which wasn't allowed." in section(html, "comparisons")
+
+
+def test_unpaired_comparisons_are_marked(tmp_path: Path) -> None:
+    """Days apart there are no blocks: two samples, and marked wherever the verdict stands."""
+    records = [
+        make_record(make_cell(fabric=name, repeat=at)) for name in ("ethernet", "opa") for at in (1, 2)
+    ]
+    records = [
+        replace(record, start=f"2026-11-{at:02d}T10:00:00+00:00", end=f"2026-11-{at:02d}T10:01:00+00:00")
+        for at, record in enumerate(records, 1)
+    ]
+    html = page_of_records(tmp_path, records)
+    assert "on 4 GPUs (unpaired)" in first_screen(html)
+    assert "unpaired" in section(html, "grid")
+    table = html[html.index('class="data compared"') :]
+    assert '<i class="tag">unpaired</i>' in table
+    assert '<td class="n">2 / 2</td><td>Welch t</td>' in table
+
+
+def test_blocks_are_told_as_they_turned_out(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """Repeats with time and nodes, the seed of the order, and the blocks of each comparison."""
+    text = section(campaign[2], "blocks")
+    for said in (
+        "drawn with seed 1.",
+        "2026-11-30 10:02:00 to 10:02:40",
+        "n0-n15; n0-n3; n0-n1; n0",
+        "vgg16 over gloo, 4 GPUs: opa against ethernet",
+        "vgg16 over gloo, 4 GPUs: opa-again against opa",
+        "20.0 s",
+    ):
+        assert said in text
+
+
+def test_runs_that_are_not_steady_are_listed(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """The drifting and the two-humped cell with their numbers, and the cell with a slow rank."""
+    text = section(campaign[2], "within")
+    assert re.search(r"\d+ of [0-9,]+ series aren't steady\.", text)
+    assert re.search(r"vgg16/ethernet-gloo-16-r2-\w+step_sdrifting30", text)
+    assert re.search(r"vgg16/ethernet-gloo-4-r3-\w+step_stwo-humped30", text)
+    assert re.search(r"vgg16/ethernet-gloo-16-r3-\w+3 of 16\+4.0 %90 % of 30 steps", text)
+
+
+def test_from_which_size_on_it_matters(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """By GPUs, and by bytes with all operations of which the same holds on one line."""
+    text = section(campaign[2], "comparisons")
+    assert "vgg16 over gloo: opa against ethernet4 GPUs: faster1 GPU1 GPU to 16 GPUs" in text
+    assert "opa against ethernet; ping-pong, stream and all-reduce256 KiB: faster" in text
+
+
+def test_verdicts_by_message_size_stand_under_messages(campaign: tuple[Path, dict[str, Any], str]) -> None:
+    """A row per size; sizes that the shaper can't hold are one row without a verdict."""
+    html = campaign[2]
+    at = html.index("Verdicts by message size")
+    assert html.index('<section id="messages">') < at < html.index('<section id="within">')
+    table = Page(html[at : html.index("</table>", at)]).text
+    assert "messages over gloo, 4 GPUs: fabric against ethernet" in table
+    assert "ping-pong: opa" in table
+    assert re.search("1 KiB – 64 KiB(no verdict){3}", table)
+    assert re.search(r"256 KiB(faster [0-9.]+–[0-9.]+ %){3}", table)
+
+
+def test_a_grid_of_several_campaigns_is_a_page(tmp_path: Path) -> None:
+    """Two campaigns in one, compared along the axis `campaign`: the sections take any axis."""
+    records = [
+        make_record(make_cell(repeat=at), [step] * 12) for at, step in enumerate((4.0, 4.1, 2.0, 2.1), 1)
+    ]
+    for record in records:
+        put(record, tmp_path / "results")
+    grid = make_grid([record.cell for record in records])
+    grid["campaign"] |= {"name": "a and b", "compare": [{"by": "campaign", "baseline": "a"}]}
+    tables = collect(grid | {"campaign": grid["campaign"] | {"compare": []}}, tmp_path / "results")
+    cells = tables.cells.assign(campaign=pd.Series(["a", "a", "b", "b"], dtype="string"))
+    concluded = conclude(cells, tables.samples, grid["campaign"], tables.facts)
+    out = tmp_path / "reports" / "index.html"
+    render(replace(tables, cells=cells, conclusions=concluded), grid, {}, TEMPLATES, out, partial=False)
+    html = out.read_text(encoding="utf-8")
+    assert "campaign a and b" in first_screen(html)
+    assert "vgg16 on ethernet over gloo: b is faster than a by" in first_screen(html)
+    assert "By campaign, against a" in section(html, "comparisons")
 
 
 def test_logs_are_linked_relative_to_the_page(campaign: tuple[Path, dict[str, Any], str]) -> None:
@@ -244,10 +459,12 @@ def test_records_from_before_evidence_are_said_to_be_not_judged(tmp_path: Path) 
     assert "1 not judged." in text
 
 
-def test_ratio_is_shown_to_the_first_fabric(tmp_path: Path) -> None:
-    """256 images in 0.2 s against 0.4 s: 2.00×."""
+def test_one_block_has_a_ratio_and_no_interval(tmp_path: Path) -> None:
+    """256 images in 0.2 s against 0.4 s: 2.00×, undecided, since nothing shows how much blocks differ."""
     records = [make_record(make_cell(), [4.0]), make_record(make_cell(fabric="opa"), [2.0])]
-    assert "2.00×" in Page(page_of_records(tmp_path, records)).text
+    html = page_of_records(tmp_path, records)
+    assert "2.00× undecided" in " ".join(section(html, "grid").replace("×", "× ").split())
+    assert "undecided on 4 GPUs: one block gives no interval, since" in first_screen(html)
 
 
 def test_text_from_records_and_config_stays_text(tmp_path: Path) -> None:

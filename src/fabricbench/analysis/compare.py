@@ -467,8 +467,12 @@ def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstra
             core += "" if bootstrap_agrees else " by t-test and bootstrap alike"
             core += _further(said)
     flagged = f"; not steady: {row['flags']}" if row["flags"] else ""
-    unused = f"; {row['n_unused']} cells without a partner left out" if row["n_unused"] else ""
+    unused = f"; {_cells(row['n_unused'])} without a partner left out" if row["n_unused"] else ""
     return f"{core}; {over}{unused}{flagged}."
+
+
+def _cells(number: int) -> str:
+    return f"{number} cell{'' if number == 1 else 's'}"
 
 
 def words_of(log_low: float, log_high: float) -> str:

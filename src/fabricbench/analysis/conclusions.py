@@ -1,7 +1,7 @@
 """From tables to what may be said by a campaign's rules: steadiness, comparisons, controls, thresholds."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -77,8 +77,13 @@ def rules_of(campaign: Json) -> Rules:
 
 def axes_of(campaign: Json, cells: pd.DataFrame) -> list[Axis]:
     """The config's comparisons; fabrics, from the first by name, where it has none."""
+    return axes_along(campaign, cells["fabric"].dropna())
+
+
+def axes_along(campaign: Json, fabrics: Iterable[str]) -> list[Axis]:
+    """The same, from the names of the fabrics that are used."""
     asked = [Axis(one["by"], one["baseline"]) for one in campaign.get("compare") or []]
-    names = sorted(name for name in cells["fabric"].dropna().unique() if name)
+    names = sorted({str(name) for name in fabrics if name})
     return asked or [Axis("fabric", name) for name in names[:1]]
 
 

@@ -1,7 +1,5 @@
 """Repeats of the same measurement into one row: median and range, nothing inferred."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -26,19 +24,6 @@ def over_repeats(cells: pd.DataFrame, column: str = "value") -> pd.DataFrame:
     )
     relative = (table["max"] - table["min"]) / table["median"]
     return table.assign(spread=np.where(table["n"] > 1, relative, np.nan))
-
-
-def ratio_to_first(summary: pd.DataFrame, fabrics: Sequence[str]) -> pd.DataFrame:
-    """Adds `baseline` (the first of `fabrics`) and `ratio`, each median over that fabric's median.
-
-    The ratio is NaN where the first fabric has no data, and for demonstrations: they model nothing.
-    """
-    baseline = fabrics[0] if fabrics else ""
-    shared = [name for name in KEY if name != "fabric"]
-    first = summary.loc[summary["fabric"] == baseline, [*shared, "median"]]
-    joined = summary.merge(first.rename(columns={"median": "_first"}), on=shared, how="left")
-    ratio = (joined["median"] / joined["_first"]).where(~joined["demonstration"].astype(bool))
-    return joined.drop(columns="_first").assign(baseline=baseline, ratio=ratio)
 
 
 def counts(cells: pd.DataFrame) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from math import isfinite, nan
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fabricbench.analysis.conclusions import Conclusions, conclude
+from fabricbench.analysis.conclusions import Conclusions, axes_along, conclude
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
 from fabricbench.analysis.headline import UNITS, Headline, headline, ports_per_node
 from fabricbench.analysis.names import by_node
@@ -117,12 +117,19 @@ class _Outcome:
 
 
 def fabric_order(grid: Json) -> list[str]:
-    """The fabrics of the grid by name; the first one is what the others are compared with."""
+    """The fabrics of the grid: what the others are compared with first, then as configured."""
     used = [str(entry["cell"]["fabric"]["name"]) for entry in grid["cells"]]
     used += [str(entry["fabric"]) for entry in grid["unsupported"]]
     configured = grid["campaign"].get("fabrics", {})
     named = [str(name) for name in configured] if isinstance(configured, Mapping) else []
-    return [name for name in dict.fromkeys([*named, *used]) if name in set(used)]
+    baseline = [baseline_fabric(grid["campaign"], used)]
+    return [name for name in dict.fromkeys([*baseline, *named, *used]) if name in set(used)]
+
+
+def baseline_fabric(campaign: Json, used: Iterable[str]) -> str:
+    """The fabric that others are compared with; "" if the campaign compares no fabrics."""
+    axes = axes_along(campaign, used)
+    return next((axis.baseline for axis in axes if axis.by == "fabric" and axis.baseline in used), "")
 
 
 def collect(grid: Json, results: Path) -> Tables:

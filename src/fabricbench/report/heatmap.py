@@ -1,20 +1,21 @@
-"""The grid as squares: a median with its range and ratio, or why there is none."""
+"""The grid as squares: a median with its verdict, range and ratio, or why there is none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, log2
 from typing import Any
 
 import pandas as pd
 
-from fabricbench.analysis.stats import over_repeats, ratio_to_first
+from fabricbench.analysis.conclusions import Conclusions
+from fabricbench.analysis.stats import over_repeats
 from fabricbench.analysis.table import MISLABELLED
 from fabricbench.report import words
+from fabricbench.report.verdicts import Said, said
 
-STEPS = (0.04, 0.15, 0.35, 0.8)
-"""Bounds on |log2 ratio| between one depth of colour and the next."""
+Key = tuple[str, str, int, str]
+"""Workload, backend, GPUs and fabric of a square."""
+
 REASON_LENGTH = 120
-NBSP = "\u00a0"
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,13 @@ class Square:
     """One combination on one fabric. Without a `value`, `why` says what stands in its way."""
 
     value: str = ""
-    ratio: str = ""
+    said: Said | None = None
+    """The verdict against the baseline; for a second name, against its first."""
+    control_of: str = ""
+    """The first name of the network of which this fabric is a second name."""
     range: str = ""
     tone: str = ""
-    """CSS class: lower-1 … lower-4, same, higher-1 … higher-4, or none."""
+    """CSS class: base, or the verdict's."""
     why: str = ""
     demonstration: bool = False
     mislabelled: bool = False
@@ -50,13 +54,19 @@ class Group:
     rows: list[Row]
 
 
-def heatmap(cells: pd.DataFrame, fabrics: Sequence[str]) -> list[Group]:
-    """Squares for every combination of workload, backend and GPU count that the grid names."""
-    summary = ratio_to_first(over_repeats(cells), fabrics)
+def heatmap(
+    cells: pd.DataFrame, fabrics: Sequence[str], baseline: str, conclusions: Conclusions, margin: float
+) -> list[Group]:
+    """Squares for every combination of workload, backend and GPU count that the grid names.
+
+    `baseline` is the fabric that the others are compared with; "" if fabrics aren't compared.
+    """
     measured = {
         (row["workload"], row["backend"], row["gpus"], row["fabric"]): row
-        for row in summary.to_dict("records")
+        for row in over_repeats(cells).to_dict("records")
     }
+    against = _by_square(conclusions.comparisons, baseline)
+    controls = _by_square(conclusions.controls)
     combination = ["workload", "backend", "gpus"]
     by_square: dict[Any, pd.DataFrame] = dict(iter(cells.groupby([*combination, "fabric"], sort=False)))
     wanted: dict[str, list[tuple[str, int]]] = {}
@@ -71,7 +81,13 @@ def heatmap(cells: pd.DataFrame, fabrics: Sequence[str]) -> list[Group]:
                     backend,
                     gpus,
                     [
-                        _square(measured.get(key), by_square.get(key), fabric == fabrics[0])
+                        _square(
+                            measured.get(key),
+                            by_square.get(key),
+                            fabric == baseline,
+                            controls.get(key) or against.get(key) or [],
+                            margin,
+                        )
                         for fabric in fabrics
                         for key in [(workload, backend, gpus, fabric)]
                     ],
@@ -97,20 +113,39 @@ def _about(cells: pd.DataFrame) -> str:
     return " · ".join(part for part in (head, unit) if part)
 
 
-def _square(row: Mapping[Any, Any] | None, cells: pd.DataFrame | None, baseline: bool) -> Square:
+def _by_square(comparisons: pd.DataFrame, baseline: str | None = None) -> dict[Key, list[Mapping[Any, Any]]]:
+    """Rows by the square of their other side; against one baseline, or against any."""
+    found: dict[Key, list[Mapping[Any, Any]]] = {}
+    for row in comparisons[comparisons["by"] == "fabric"].to_dict("records"):
+        if baseline is None or row["baseline"] == baseline:
+            key = (str(row["workload"]), str(row["backend"]), int(row["gpus"]), str(row["other"]))
+            found.setdefault(key, []).append(row)
+    return found
+
+
+def _square(
+    row: Mapping[Any, Any] | None,
+    cells: pd.DataFrame | None,
+    baseline: bool,
+    compared: list[Mapping[Any, Any]],
+    margin: float,
+) -> Square:
     if cells is None:
         return Square(why="not in the grid")
     absent = _absent(cells)
     mislabelled = bool((cells["status"] == MISLABELLED).any())
     if row is None:
         return Square(why=absent, mislabelled=mislabelled)
-    ratio = float(row["ratio"])
-    n = words.plural(int(row["n"]), "repeat").replace(" ", NBSP)
+    n = words.plural(int(row["n"]), "repeat").replace(" ", words.NBSP)
+    # What is compared in several layouts is told in the table of comparisons alone.
+    verdict = said(compared[0], margin) if len(compared) == 1 else None
+    control = compared[0]["baseline"] if compared and "noise_floor_percent" in compared[0] else ""
     return Square(
         value=words.number(float(row["median"])),
-        ratio="" if baseline else words.ratio(ratio) if isfinite(ratio) else "",
+        said=verdict,
+        control_of=str(control),
         range=f"{words.span(float(row['min']), float(row['max']))} · {n}" if row["n"] > 1 else n,
-        tone="base" if baseline else _tone(ratio),
+        tone="base" if baseline else verdict.tone if verdict else "",
         why=absent,
         demonstration=bool(row["demonstration"]),
         mislabelled=mislabelled,
@@ -132,11 +167,3 @@ def _absent(cells: pd.DataFrame) -> str:
     if len(reason) > REASON_LENGTH:
         reason = f"{reason[:REASON_LENGTH].rsplit(' ', 1)[0]} …"
     return f"{head}: {reason}" if reason else head
-
-
-def _tone(ratio: float) -> str:
-    """A class by how far a ratio is from 1; a colour only repeats what the number says."""
-    if not isfinite(ratio) or ratio <= 0:
-        return ""
-    depth = sum(abs(log2(ratio)) >= bound for bound in STEPS)
-    return f"{'higher' if ratio > 1 else 'lower'}-{depth}" if depth else "same"

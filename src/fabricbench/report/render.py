@@ -13,9 +13,11 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fabricbench.analysis.table import MISLABELLED, Tables, fabric_order
+from fabricbench.analysis.conclusions import rules_of
+from fabricbench.analysis.table import MISLABELLED, Tables, baseline_fabric, fabric_order
 from fabricbench.record import write_atomically
-from fabricbench.report import proven, setting, words
+from fabricbench.report import proven, setting, steadiness, words
+from fabricbench.report.compared import comparison_sections
 from fabricbench.report.heatmap import heatmap
 from fabricbench.report.panels import message_groups, scaling_groups
 
@@ -80,12 +82,15 @@ def render(
 def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: bool) -> dict[str, Any]:
     """All that the template shows, as texts and small frozen objects."""
     cells = tables.cells
+    campaign = grid["campaign"]
     fabrics = fabric_order(grid)
+    baseline = baseline_fabric(campaign, fabrics)
+    margin = rules_of(campaign).margin
     lines = [_line(row, out) for row in cells.to_dict("records")]
     troubles = [line for line in lines if line.status not in ("ok", "unsupported") and not line.accepted]
     troubles.sort(key=_other_than_mislabelled)
     return {
-        "campaign": str(grid["campaign"].get("name", "campaign")),
+        "campaign": str(campaign.get("name", "campaign")),
         "summary": setting.summary(cells, fabrics),
         "period": _period(cells),
         "partial": partial,
@@ -98,7 +103,11 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "assumptions": setting.assumptions(tables),
         "scaled": bool((cells["scale_bytes"] * cells["scale_time"] > 1).any()),
         "fabrics": _fabrics(cells, fabrics),
-        "groups": heatmap(cells, fabrics) if fabrics else [],
+        "baseline": baseline,
+        "groups": heatmap(cells, fabrics, baseline, tables.conclusions, margin) if fabrics else [],
+        "compared": comparison_sections(tables.conclusions, campaign),
+        "order": steadiness.blocks(cells, campaign),
+        "within": steadiness.within(tables.conclusions),
         "training": scaling_groups(tables, "train", fabrics),
         "flow": scaling_groups(tables, "cfd", fabrics),
         "messages": message_groups(tables, fabrics),

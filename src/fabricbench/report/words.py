@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import floor, isfinite, log10
 
 DASH = "–"
+NBSP = "\u00a0"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -30,6 +31,39 @@ def ratio(value: float) -> str:
 def share(value: float) -> str:
     """A share as per cent."""
     return f"{value * 100:.0f} %" if isfinite(value) else DASH
+
+
+def percent(value: float, sign: bool = False) -> str:
+    """Per cent, whole from 10 on: `2.9 %`, `27 %`; `sign` shows a plus as well."""
+    if not isfinite(value):
+        return DASH
+    text = f"{abs(value):,.{_percent_decimals(value)}f}{NBSP}%"
+    return f"−{text}" if value < 0 else f"+{text}" if sign else text
+
+
+def percents(low: float, high: float) -> str:
+    """A range of per cent, with decimals where it takes them: `27–35 %`, `0.8–12.1 %`, `57.6–58.3 %`."""
+    decimals = max(_percent_decimals(low), _percent_decimals(high))
+    if f"{low:.{decimals}f}" == f"{high:.{decimals}f}":
+        decimals = 1
+    first, last = f"{low:,.{decimals}f}", f"{high:,.{decimals}f}"
+    return f"{last}{NBSP}%" if first == last else f"{first}–{last}{NBSP}%"
+
+
+def _percent_decimals(value: float) -> int:
+    return 0 if abs(value) >= 10 else 1
+
+
+def margin(value: float) -> str:
+    """A share either way: `±5 %`."""
+    return f"±{100 * value:g}{NBSP}%"
+
+
+def p_value(value: float) -> str:
+    """Two digits: `0.014`; `< 0.0001` below that."""
+    if not isfinite(value):
+        return DASH
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
 
 
 def seconds(value: float, show: Callable[[float], str] = number) -> str:
