@@ -358,8 +358,8 @@ def _provenance(cell: Cell) -> dict[str, Any]:
     cpu = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
     ranks = [
         {
-            "ranks": str(rank),
-            "host": f"n{rank}",
+            "ranks": f"0-{cell.gpus - 1}" if cell.gpus > 1 else "0",
+            "host": [f"n{node}" for node in range(cell.nodes)],
             "cpu": cpu,
             "cores": [0, 1],
             "memory": None,
@@ -368,7 +368,6 @@ def _provenance(cell: Cell) -> dict[str, Any]:
             "environment": dict(cell.environment),
             "hidden_config": [],
         }
-        for rank in range(cell.nodes)
     ]
     interfaces = {
         name: {"driver": "veth", "mtu": 1500, "speed_bit_s": 1e10} for name in ("eth0", "opa0", "eth9")

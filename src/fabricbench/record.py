@@ -57,7 +57,11 @@ class Record:
     @property
     def id(self) -> str:
         """The cell's id: workload/slug-digest8."""
-        return cell_id(self.cell, self.code_key)
+        known = self.__dict__.get("_id")
+        if known is None or known[0] is not self.cell or known[1] != self.code_key:
+            known = (self.cell, self.code_key, cell_id(self.cell, self.code_key))
+            self.__dict__["_id"] = known  # a digest, asked for often; cells are frozen
+        return str(known[2])
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, schema version first."""

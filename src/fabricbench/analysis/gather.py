@@ -69,7 +69,27 @@ def compared(before: Path, after: Path, margin: float | None, allow_versions: bo
         controls=none.controls.iloc[:0],
         thresholds=none.thresholds.iloc[:0],
     )
-    return replace(tables, differences=differences, conclusions=conclusions), grid
+    campaign = {**grid["campaign"], "compare": [{"by": "campaign", "baseline": names[0]}]}
+    tables = replace(tables, differences=differences, conclusions=conclusions)
+    return _apart(tables), {
+        **grid,
+        "campaign": campaign,
+        "cells": [_apart_in(entry) for entry in grid["cells"]],
+    }
+
+
+def _apart(tables: Tables) -> Tables:
+    """Fabrics named with their campaign, so that no square or curve pools the two."""
+    cells = tables.cells
+    names = cells["fabric"] + " of " + cells["campaign"]
+    return replace(tables, cells=cells.assign(fabric=names.astype("string")))
+
+
+def _apart_in(entry: Json) -> dict[str, Any]:
+    """The same of an entry of the grid, whose id begins with its campaign."""
+    cell = entry["cell"]
+    fabric = {**cell["fabric"], "name": f"{cell['fabric']['name']} of {entry['campaign']}"}
+    return {**entry, "cell": {**cell, "fabric": fabric}}
 
 
 def grid_of(folder: Path) -> dict[str, Any]:
@@ -162,7 +182,7 @@ def _together(grids: Sequence[Json], names: Sequence[str]) -> dict[str, Any]:
         "schema": SCHEMA,
         "campaign": campaign,
         "cells": [
-            {**entry, "id": f"{name}/{entry['id']}"}
+            {**entry, "id": f"{name}/{entry['id']}", "campaign": name}
             for grid, name in zip(grids, names, strict=True)
             for entry in grid["cells"]
         ],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pandas as pd
 
 from fabricbench.analysis.conclusions import Conclusions, axes_along, conclude
@@ -138,7 +139,8 @@ def collect(grid: Json, results: Path) -> Tables:
     A cell that can't be read is a row that says so. Raises TypeError if the grid itself is malformed.
     """
     named = [(entry["id"], Cell.from_json(entry["cell"])) for entry in grid["cells"]]
-    outcomes = [(cell, _outcome(identity, results)) for identity, cell in named]
+    shared: dict[bytes, Any] = {}
+    outcomes = [(cell, _shared(_outcome(identity, results), cell, shared)) for identity, cell in named]
     rows = [
         _row(identity, cell, outcome, results)
         for (identity, _), (cell, outcome) in zip(named, outcomes, strict=True)
@@ -147,6 +149,8 @@ def collect(grid: Json, results: Path) -> Tables:
     rows += [_unsupported_row(entry, [cell for _, cell in named], known) for entry in grid["unsupported"]]
     good = [outcome.record for _, outcome in outcomes if outcome.record and outcome.status == "ok"]
     cells, samples = _frame(rows, CELL_DTYPES), _samples(good)
+    for record in good:
+        record.samples = []  # they are in the table now: of thousands of cells that is most of the memory
     facts = _facts([outcome.record for _, outcome in outcomes if outcome.record])
     return Tables(
         cells=cells,
@@ -155,6 +159,15 @@ def collect(grid: Json, results: Path) -> Tables:
         conclusions=conclude(cells, samples, grid["campaign"], facts),
         facts=facts,
     )
+
+
+def _shared(outcome: _Outcome, cell: Cell, shared: dict[bytes, Any]) -> _Outcome:
+    """The outcome with one object for the cell that grid and record both have, and for equal provenances."""
+    if (record := outcome.record) is not None:
+        record.cell = cell
+        key = orjson.dumps(record.provenance, option=orjson.OPT_SORT_KEYS)
+        record.provenance = shared.setdefault(key, record.provenance)
+    return outcome
 
 
 def write_tables(tables: Tables, folder: Path) -> None:
@@ -368,11 +381,11 @@ def _samples(records: list[Record]) -> pd.DataFrame:
 
 def _facts(records: list[Record]) -> dict[str, Any]:
     """What a table can't hold, with provenance once per distinct value."""
-    distinct: dict[str, int] = {}
+    distinct: dict[int, int] = {}
     provenance: list[Any] = []
     cells: dict[str, Any] = {}
     for record in records:
-        key = json.dumps(record.provenance, sort_keys=True)
+        key = id(record.provenance)  # equal ones are one object: see _shared
         if key not in distinct:
             distinct[key] = len(provenance)
             provenance.append(record.provenance)
