@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from fabricbench.analysis.blocks import HELD, usable
-from fabricbench.analysis.compare import EQUIVALENT, FASTER, SLOWER
+from fabricbench.analysis.compare import EQUIVALENT, FASTER, NONE, SLOWER
 from fabricbench.analysis.headline import MICRO_METRICS
 
 AXIS = ("by", "baseline", "other")
@@ -102,5 +102,7 @@ def _verdicts(group: pd.DataFrame, size: str) -> dict[int, str]:
 
 def _why(below: int, verdicts: Mapping[int, str]) -> str:
     verdict = verdicts[below]
+    if verdict == NONE:
+        return f"at {below} there is no verdict"
     sure = "" if verdict in (EQUIVALENT, FASTER, SLOWER) else ", so it may matter there already"
     return f"at {below} the verdict is {verdict}{sure}"
