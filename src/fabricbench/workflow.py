@@ -20,7 +20,7 @@ from fabricbench.plan import set_aside_unreadable
 __all__ = ["Prepared", "UserError", "prepare"]
 
 FRAMES = (
-    *("cells", "samples", "differences", "series", "ranks"),
+    *("cells", "samples", "differences", "series", "ranks", "scaling"),
     *("comparisons", "sizes", "controls", "thresholds"),
 )
 TABLES = (

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from records import make_cell, make_grid, make_record, put
 
-from fabricbench.analysis.scaling import curves, efficiency
+from fabricbench.analysis.scaling import curves, efficiency, scaling
 from fabricbench.analysis.table import Tables, collect
 from fabricbench.cell import Cell
 from fabricbench.record import Series
@@ -78,3 +78,23 @@ def test_nothing_measured_is_empty(tmp_path: Path) -> None:
     tables = collect(make_grid([make_cell(), make_cell("micro")]), tmp_path)
     assert "efficiency" in efficiency(tables.cells)
     assert "time_s_median" in curves(tables.cells, tables.samples)
+
+
+def test_what_a_step_takes_beyond_one_gpu_is_communication(tmp_path: Path) -> None:
+    """1.0 s on one GPU, 1.25 s on four: a fifth of the step; without the one-GPU cell nothing is known."""
+    steps = [(make_cell(gpus=1), [1.0]), (make_cell(gpus=4), [1.25])]
+    steps.append((make_cell(gpus=4, workload="other"), [1.25]))
+    tables = tables_of(tmp_path, steps)
+    table = scaling(tables.cells, tables.samples).set_index(["workload", "gpus"])
+    assert table.loc[("vgg16", 4), "communication"] == pytest.approx(0.2)
+    assert table.loc[("vgg16", 1), "communication"] == 0
+    assert pd.isna(table.loc[("other", 4), "communication"])
+    assert set(table["scaling"]) == {"weak"}
+
+
+def test_the_flow_solver_measures_its_wait(tmp_path: Path) -> None:
+    """The share of its steps that waited for halos, at a fixed mesh; synthetic records wait for a tenth."""
+    tables = tables_of(tmp_path, [(make_cell("cfd", gpus=2), [0.5, 0.6, 0.7])])
+    [row] = scaling(tables.cells, tables.samples).to_dict("records")
+    assert row["communication"] == pytest.approx(0.1)
+    assert (row["scaling"], row["communication_by"]) == ("strong", "halo wait")

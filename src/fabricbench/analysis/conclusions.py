@@ -12,6 +12,7 @@ from fabricbench.analysis import threshold, within
 from fabricbench.analysis.blocks import HELD
 from fabricbench.analysis.compare import Axis, Rules, compare
 from fabricbench.analysis.control import control, without_second_names
+from fabricbench.analysis.scaling import scaling
 
 Json = Mapping[str, Any]
 
@@ -24,6 +25,8 @@ class Conclusions:
     """One row per cell, metric and message size (within.summary)."""
     ranks: pd.DataFrame
     """One row per cell with several ranks (within.slowest_ranks)."""
+    scaling: pd.DataFrame
+    """One row per training or flow cell (scaling.scaling)."""
     comparisons: pd.DataFrame
     """One row per compared pair (compare.compare), all axes of the config together."""
     sizes: pd.DataFrame
@@ -51,6 +54,7 @@ def conclude(cells: pd.DataFrame, samples: pd.DataFrame, campaign: Json, facts: 
     return Conclusions(
         series=series,
         ranks=within.slowest_ranks(samples),
+        scaling=scaling(cells, samples),
         comparisons=_keyed(comparisons),
         sizes=_keyed(sizes),
         controls=_keyed(control(cells, pairs, rules, flags)),

@@ -39,6 +39,32 @@ def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
     return joined.drop(columns=["on_own", "on_any"]).assign(efficiency=share)
 
 
+def scaling(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per ok training or flow cell: how well it scales, and what share of a step communicates.
+
+    scaling: weak (fixed batch per rank) or strong (fixed mesh); efficiency as above. communication, a share
+    of the step: of the flow solver its wait for halos, measured (`halo wait`, medians of rank 0); of
+    training what a step takes beyond one GPU's without DDP (`beyond T(1)`: exposed communication with
+    whatever else grows along; NaN without a one-GPU cell).
+    """
+    scaled = efficiency(cells)
+    waits = samples[samples["metric"] == "halo_wait_s"].groupby("cell")["value"].median()
+    steps = samples[samples["metric"] == "step_s"].groupby("cell")["value"].median()
+    waiting = (waits / steps).rename("waiting")
+    joined = scaled.merge(waiting, left_on="cell", right_index=True, how="left")
+    flow = joined["kind"] == "cfd"
+    beyond = (1 - joined["efficiency"]).where(joined["gpus"] > 1, 0.0)
+    return pd.DataFrame(
+        {
+            **{name: joined[name] for name in ("cell", *SHARED, "gpus", "repeat", "demonstration")},
+            "scaling": np.where(flow, "strong", "weak"),
+            "efficiency": joined["efficiency"],
+            "communication": joined["waiting"].where(flow, beyond.where(joined["efficiency"].notna())),
+            "communication_by": np.where(flow, "halo wait", "beyond T(1)"),
+        }
+    ).reset_index(drop=True)
+
+
 def curves(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     """One row per message size of every ok micro cell's series, over all samples and repeats.
 

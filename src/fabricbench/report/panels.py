@@ -53,7 +53,9 @@ class PanelGroup:
 def scaling_groups(tables: Tables, kind: str, fabrics: Sequence[str]) -> list[PanelGroup]:
     """One group per workload and backend of `kind` (train or cfd) that has an ok cell."""
     good = ok(tables.cells)
+    shares = tables.conclusions.scaling.set_index("cell")["communication"]
     scaled = efficiency(good[good["kind"] == kind])
+    scaled = scaled.assign(communication=scaled["cell"].map(shares).astype(float))
     return [
         _scaling_group(part, str(workload), str(backend), kind, fabrics)
         for (workload, backend), part in scaled.groupby(["workload", "backend"], sort=False)
@@ -98,15 +100,17 @@ def _scaling_group(
         )
     about = {
         "train": "Batch per GPU is fixed (weak scaling): efficiency is the time of a step on one GPU "
-        "over its time on n.",
+        "over its time on n. Communication is the share of a step beyond one GPU's.",
         "cfd": "The mesh is fixed (strong scaling): efficiency is the time of a step on one rank over "
-        "n times its time on n.",
+        "n times its time on n. Communication is the share of a step that waits for halos.",
     }[kind]
     return PanelGroup(
         title=where,
         about=about,
         panels=panels,
-        table=_scaling_table(medians, shares, over_repeats(cells, "step_s"), unit),
+        table=_scaling_table(
+            medians, shares, over_repeats(cells, "step_s"), over_repeats(cells, "communication"), unit
+        ),
         demonstration=bool(cells["demonstration"].any()),
     )
 
@@ -123,9 +127,12 @@ def _by_gpus(
     return Panel(heading, figures.by_gpus(cells, medians, fabrics=fabrics, title=title, **how))
 
 
-def _scaling_table(medians: pd.DataFrame, shares: pd.DataFrame, steps: pd.DataFrame, unit: str) -> DataTable:
+def _scaling_table(
+    medians: pd.DataFrame, shares: pd.DataFrame, steps: pd.DataFrame, communication: pd.DataFrame, unit: str
+) -> DataTable:
     key = ["fabric", "gpus"]
     share_of = {(row["fabric"], row["gpus"]): row for row in shares.to_dict("records")}
+    spent_of = {(row["fabric"], row["gpus"]): row for row in communication.to_dict("records")}
     step_of = {(row["fabric"], row["gpus"]): row for row in steps.to_dict("records")}
     rows = []
     for row in medians.sort_values(key, kind="stable").to_dict("records"):
@@ -140,10 +147,11 @@ def _scaling_table(medians: pd.DataFrame, shares: pd.DataFrame, steps: pd.DataFr
                 words.share(row["spread"]),
                 words.seconds(step_of[at]["median"]) if at in step_of else words.DASH,
                 words.share(share_of[at]["median"]) if at in share_of else words.DASH,
+                words.share(spent_of[at]["median"]) if at in spent_of else words.DASH,
             ]
         )
     names = ["fabric", "GPUs", "repeats", f"median, {unit}", f"range, {unit}", "range / median"]
-    names += ["step as run", "efficiency"]
+    names += ["step as run", "efficiency", "communication"]
     return DataTable(names, rows, frozenset(names[1:]))
 
 
