@@ -563,6 +563,7 @@ def test_parsing_imports_nothing_heavy() -> None:
         ("a: !!timestamp abc\n", "1: tag !!timestamp is not for configurations; remove it"),
         ("a: !!binary aGk=\n", "1: tag !!binary is not for configurations; remove it"),
         ("a: !!set {b}\n", "1: tag !!set is not for configurations; remove it"),
+        (f"a: !!int '{'9' * 5000}'\n", "1: tag !!int is not for configurations; remove it"),
         ("!!int 'a': 1\n", "1: key 'a' has a tag; remove it"),
         ("a: 2026-01-01\n", "1: '2026-01-01' is a date to YAML; quote it: \"2026-01-01\""),
         ("a: [1\nb: 2\n", "2: did not find expected ',' or ']'"),
@@ -676,3 +677,10 @@ def test_fabrics_are_compared_with_the_first_by_name_unless_the_config_says_othe
     campaign = parse_config(BASE | {"compare": asked, "margin": "2 %", "pair_within": "30 min"})
     assert [vars(one) for one in campaign.compare] == asked
     assert (campaign.margin, campaign.pair_within_s) == (0.02, 1800)
+
+
+def test_tags_as_programs_write_them_are_read(tmp_path):
+    """`!!int "2"` is 2, and `!!bool "true"` is true."""
+    path = tmp_path / "config.yaml"
+    path.write_text('a: !!int "2"\nb: !!bool "true"\nc: !!float "0.5"\nd: !!str 2\n')
+    assert load_config([path]) == {"a": 2, "b": True, "c": 0.5, "d": "2"}

@@ -135,8 +135,9 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
         record.provenance["traceback"] = left["traceback"]
         if left["who"] == "launcher":
             raise LaunchError(left["message"])
-        if left["who"] == "ranks":  # they ended without an exception: what they printed may say why
-            raise RankError(": ".join([left["message"], *cause(lines)]))
+        if left["who"] == "ranks":
+            why = cause(lines) if "exit status" in left["message"] else []  # no exception, no signal
+            raise RankError(": ".join([left["message"], *why]))
         raise RankError(f"{left['who']}: {left['message']}")
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")

@@ -145,12 +145,17 @@ def _mistakes(root: Any, loader: Any) -> list[tuple[int, str]]:
 
 
 def _tag_mistake(node: Any, loader: Any) -> tuple[int, str] | None:
-    """The mistake when a tag, as !!binary, makes something else of a value than it is without."""
+    """The mistake when a tag, as !!binary, makes something else of a value than it is without.
+
+    `!!int "2"`, as programs write it, is what 2 is.
+    """
     plain = _PLAIN.get(node.id)
     if node.id == "scalar":
         if node.tag == _TEXT:
             return None
-        plain = _TEXT if node.style else loader.resolve(type(node), node.value, (True, False))
+        plain = loader.resolve(type(node), node.value, (True, False))
+        if node.style and len(node.value) > _LONGEST_NUMBER:
+            plain = _TEXT
     if node.tag == plain:
         return None
     tag = node.tag.replace("tag:yaml.org,2002:", "!!")

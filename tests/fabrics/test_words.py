@@ -42,4 +42,4 @@ def test_the_cause_is_the_last_line_of_an_error_stack():
         "",
     ]
     assert cause(stack) == ["OFI call ep_enable failed (default nic=tcp: Bad file descriptor)"]
-    assert cause(["libfabric provider: tcp", "num_nics: 1"]) == []
+    assert cause(["libfabric provider: tcp", "error checking    : enabled"]) == []

@@ -15,7 +15,8 @@ TELLING = re.compile(
 )
 SAME = re.compile(r"\d+\[\w+\]|Channel \d+/\d+|0x[0-9a-f]+|\S+:\d+:\d+")
 """What differs by rank alone: its host and process, its number, a channel's."""
-FAILING = re.compile(r"^\w+\(\d+\)\.*:|\b(?:[Ee]rror|[Ff]ailed|[Ff]atal|[Ii]nvalid|[Aa]bort)\b")
+FAILING = re.compile(r"^\w+\(\d+\)\.*:|\b(?:ERROR|Error|error:|Fatal|FATAL|Abort|failed)\b")
+"""A frame of MPICH's error stack, or a word that libraries put before what went wrong."""
 MOST_LINES, LONGEST = 40, 300
 
 
