@@ -354,12 +354,19 @@ def make_evidence(cell: Cell) -> dict[str, Any]:
     }
 
 
+def _seats(cell: Cell) -> list[tuple[str, list[str]]]:
+    """Ranks and hosts of up to four entries, as if the first ranks had other cores than the rest."""
+    hosts = [f"n{node}" for node in range(cell.nodes)]
+    first = [(str(rank), [host]) for rank, host in enumerate(hosts[:3])]
+    return [*first, (f"3-{cell.gpus - 1}", hosts[3:])] if len(hosts) > 3 else first
+
+
 def _provenance(cell: Cell) -> dict[str, Any]:
     cpu = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
     ranks = [
         {
-            "ranks": f"0-{cell.gpus - 1}" if cell.gpus > 1 else "0",
-            "host": [f"n{node}" for node in range(cell.nodes)],
+            "ranks": ranks,
+            "host": hosts,
             "cpu": cpu,
             "cores": [0, 1],
             "memory": None,
@@ -368,6 +375,7 @@ def _provenance(cell: Cell) -> dict[str, Any]:
             "environment": dict(cell.environment),
             "hidden_config": [],
         }
+        for ranks, hosts in _seats(cell)
     ]
     interfaces = {
         name: {"driver": "veth", "mtu": 1500, "speed_bit_s": 1e10} for name in ("eth0", "opa0", "eth9")

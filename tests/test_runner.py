@@ -72,7 +72,7 @@ def test_a_record_says_what_was_measured_on_what(run):
     assert record.facts["checked"]
     assert record.evidence["emulation"]["link_bit_s"] == 400_000_000
     ranks = record.provenance["ranks"]
-    assert [(entry["ranks"], entry["host"]) for entry in ranks] == [("0-1", ["n0", "n1"])]
+    assert [(entry["ranks"], entry["host"]) for entry in ranks] == [("0", ["n0"]), ("1", ["n1"])]
     assert all(entry["environment"]["FI_TCP_IFACE"] == "eth0" for entry in ranks)
     assert all(entry["threads"] == 1 and "MPICH" in entry["versions"]["mpi"] for entry in ranks)
     assert record.start < record.end

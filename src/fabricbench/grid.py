@@ -92,9 +92,10 @@ def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_cod
             workload = campaign.workloads[point.workload]
             key = code_key(workload.kind, campaign.cluster.kind)
             cells.append(GridCell(_cell(campaign, point), key, workload.timeout_s))
+    rows = sorted(unsupported, key=lambda row: (row.workload, row.gpus, row.backend, row.fabric))
     if not cells:
-        raise ConfigError(_why_nothing(list(unsupported)))
-    return Grid(campaign.to_json(), tuple(cells), tuple(unsupported))
+        raise ConfigError(_why_nothing(rows))
+    return Grid(campaign.to_json(), tuple(cells), tuple(rows))
 
 
 def selected(
