@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
     render = commands.add_parser("render", help="render the page from tables (what Snakemake calls)")
     render.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
-    render.add_argument("--tables", type=Path, required=True, help="the folder that collect wrote")
+    render.add_argument("--tables", type=Path, help="the folder that collect wrote; from records if absent")
     render.add_argument("--templates", type=Path, required=True, help="the folder of templates")
     render.add_argument("--command", default="", help="what to type to run the campaign, for the page")
     render.add_argument("--page", type=Path, required=True, help="the page to write")
@@ -233,12 +233,13 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _render(options: argparse.Namespace) -> int:
-    from fabricbench.analysis.table import read_tables
+    from fabricbench.analysis.table import collect, read_tables
     from fabricbench.report.render import render
 
-    tables = read_tables(options.tables)
+    grid = _read_json(options.grid)
+    tables = read_tables(options.tables) if options.tables else collect(grid, options.grid.parent)
     about = {"command": options.command} if options.command else {}
-    render(tables, _read_json(options.grid), about, options.templates, options.page, options.partial)
+    render(tables, grid, about, options.templates, options.page, options.partial)
     return 0
 
 

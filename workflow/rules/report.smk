@@ -28,10 +28,11 @@ rule report:
         " --command {params.command:q} --page {output:q} > {log:q} 2>&1 && rm -rf {params.partial:q}"
 
 
-# Never a rule's declared output: a page so made would count as up to date later.
+# Never a rule's declared output: a page so made would count as up to date later. The page comes first, and not
+# from tables: a full disk may be why cells failed.
 PARTIAL_REPORT = (
-    f"python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
-    f" && python -m fabricbench render --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
-    f" --command {shlex.quote(CAMPAIGN.command)} --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
+    f"python -m fabricbench render --grid {RESULTS}/grid.json --command {shlex.quote(CAMPAIGN.command)}"
+    f" --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
     f" && echo 'Not all cells could be measured. What there is, and why: {REPORT}/partial.html'"
+    f" && python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"
 )
