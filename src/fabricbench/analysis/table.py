@@ -27,6 +27,8 @@ Json = Mapping[str, Any]
 FACTS_SCHEMA = 1
 MISLABELLED = "mislabelled"
 """Status and verdict of a cell whose bytes went elsewhere; whatever else its record says, it has no value."""
+SHARED_EVIDENCE = ("declared", "rails", "formula", "emulation", "words")
+"""What cells of one kind have alike, of thousands of which a process holds the evidence."""
 NAMED_PARAMS = ("model", "case", "flow", "test")
 """Parameters that name what a workload computes, the first that is there."""
 
@@ -162,12 +164,19 @@ def collect(grid: Json, results: Path) -> Tables:
 
 
 def _shared(outcome: _Outcome, cell: Cell, shared: dict[bytes, Any]) -> _Outcome:
-    """The outcome with one object for the cell that grid and record both have, and for equal provenances."""
+    """The outcome with one object for what many records have alike: cell, provenance, some evidence."""
     if (record := outcome.record) is not None:
         record.cell = cell
-        key = orjson.dumps(record.provenance, option=orjson.OPT_SORT_KEYS)
-        record.provenance = shared.setdefault(key, record.provenance)
+        record.provenance = _one(record.provenance, shared)
+        for name in SHARED_EVIDENCE:
+            if name in record.evidence:
+                record.evidence[name] = _one(record.evidence[name], shared)
     return outcome
+
+
+def _one(plain: Any, shared: dict[bytes, Any]) -> Any:
+    """The first object that was equal to this one."""
+    return shared.setdefault(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS), plain)
 
 
 def write_tables(tables: Tables, folder: Path) -> None:
