@@ -181,7 +181,7 @@ class Cluster:
         return dict(line.split() for line in lines)
 
     def wait_for(self, state: str, nodes: Iterable[str] = (), timeout_s: float = SETTLE_S) -> None:
-        """Wait until nodes (all by default) are in a state, whether they answer or not. Raises LaunchError."""
+        """Wait until nodes (all by default) are in a state (without its `*`). Raises LaunchError."""
         wanted = list(nodes) or self.spec.node_names
         deadline = time.monotonic() + timeout_s
         states: dict[str, str] = {}
@@ -223,8 +223,12 @@ class Cluster:
         log = self.folder / "log" / "jobs.txt"
         ended = conf.ended_jobs(log.read_text()) if log.exists() else []
         over = {job["JobId"] for job in ended}
-        ended = [{**job, "Comment": comments.get(job["JobId"], "")} for job in ended]
-        return ended + [job for job in known if job["JobId"] not in over]
+        going_on = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")  # perhaps again
+        return [{**job, "Comment": comments.get(job["JobId"], "")} for job in ended] + [
+            {**job, "Comment": comments[job["JobId"]]}
+            for job in known
+            if job["JobId"] not in over or job["JobState"] in going_on
+        ]
 
     # --- faults -------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """A testbed's configuration files as text: Slurm's own three, and the names of its nodes."""
 
+import re
 from pathlib import Path
 
 from fabricbench.fabrics.emulation import address
@@ -96,9 +97,6 @@ def hosts(spec: Spec) -> str:
 
 
 def ended_jobs(text: str) -> list[dict[str, str]]:
-    """The file of ended jobs: one dictionary of Slurm's fields (JobId, Name, JobState, …) per run of a job."""
-    return [
-        dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
-        for line in text.splitlines()
-        if line.startswith("JobId=")
-    ]
+    """The file of ended jobs: a dictionary of Slurm's fields (JobId, Name, JobState, …) per run of a job."""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("JobId=")]
+    return [dict(part.split("=", 1) for part in re.split(r" (?=[A-Z]\w*=)", line)) for line in lines]

@@ -10,7 +10,6 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-# The order matters: the mount namespace last, since the others are opened below the room's /proc.
 KINDS = ("net", "uts", "ipc", "pid", "mnt")
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SITE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,8 +17,8 @@ SITE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SINFO_", "PMI", "MUNGE_")
 
 
-def environment(inherited, changes):
-    """The caller's environment without another Slurm's variables, with the folders that hold Slurm's programs."""
+def environment(inherited: dict[str, str], changes: dict[str, str]) -> dict[str, str]:
+    """The caller's environment without another Slurm's variables, with Slurm's programs on PATH, and changes."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(FOREIGN)}
     path = [part for part in kept.get("PATH", "").split(":") if part]
     kept["PATH"] = ":".join(path + [part for part in SITE_PATH.split(":") if part not in path])
@@ -27,7 +26,7 @@ def environment(inherited, changes):
     return kept | changes
 
 
-def main(folder, node, cwd, rest):
+def main(folder: str, node: str, cwd: str, rest: list[str]) -> int:
     """Enter, run, and end as the command ends. 125 and one line where the node can't be entered."""
     libc = ctypes.CDLL(None, use_errno=True)
     split = rest.index("--")
@@ -73,7 +72,7 @@ def main(folder, node, cwd, rest):
     return outlive(child)
 
 
-def outlive(child):
+def outlive(child: int) -> int:
     """Pass signals on until the child ends; its exit status."""
     while True:
         got = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
@@ -85,13 +84,14 @@ def outlive(child):
             os.kill(child, got.si_signo)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:  # end by the same signal
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         os.kill(os.getpid(), -code)
     return code
 
 
-def refuse(line, code=125):
+def refuse(line: str, code: int = 125) -> int:
     """One line on standard error."""
     os.write(2, f"{line}\n".encode())
     return code

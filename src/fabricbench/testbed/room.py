@@ -4,9 +4,10 @@
                 ├── pid 1 of n0 (slurmd and the jobs)
                 └── pid 1 of n1 …
 
-The room has PID, network, mount, host-name and IPC namespaces of its own, and each node again below it. Nothing
-has a name outside, so the end of the room's pid 1 ends every process, mount and interface. The keeper ends it
-when its own standard input ends (its maker is gone, however it ended) or at SIGTERM, and clears the folder.
+The room has PID, network, mount, host-name and IPC namespaces of its own, and each node again below it.
+Nothing has a name outside, so the end of the room's pid 1 ends every process, mount and interface. The keeper
+ends it when its own standard input ends (its maker is gone, however it ended) or at SIGTERM, and clears the
+folder.
 """
 
 import json
@@ -131,15 +132,15 @@ def _make(folder: Path, spec: Spec, cgroup: Path | None) -> "Room":
     nodes, _ = emulation.build(spec.nodes, spec.links)
     _address_hub(bridge=f"br{len(spec.links)}")
     _write(folder / "run" / f"{HUB}.pid", os.getpid())
-    _start(
-        # --force: a munged of root is meant here.
-        ["munged", "--force", f"--key-file={folder}/munge.key", f"--socket={MUNGE_SOCKET}"]
-        + [
-            "--pid-file=/run/munge/munged.pid",
-            "--seed-file=/run/munge/seed",
-            f"--log-file={folder}/log/munged.log",
-        ]
-    )
+    munge = {
+        "key-file": folder / "munge.key",
+        "socket": MUNGE_SOCKET,
+        "pid-file": "/run/munge/munged.pid",
+        "seed-file": "/run/munge/seed",
+        "log-file": folder / "log" / "munged.log",
+    }
+    # --force: a munged of root is meant here.
+    _start(["munged", "--force", *(f"--{name}={value}" for name, value in munge.items())])
     _start(["slurmctld"])
     room = Room(folder, spec, nodes, shared)
     for node in nodes:
@@ -149,7 +150,7 @@ def _make(folder: Path, spec: Spec, cgroup: Path | None) -> "Room":
 
 
 def _let_kernel_reap() -> None:
-    """As pid 1, be no parent of zombies, whoever lost its parent. To be called when no child is waited for."""
+    """As pid 1, be no parent of zombies, whoever lost its parent; from here on no child can be waited for."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
