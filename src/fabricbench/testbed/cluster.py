@@ -268,7 +268,7 @@ class Cluster:
         return not self.run(["scontrol", "ping"], cwd=Path("/"), capture_output=True).returncode
 
     def mend(self) -> None:
-        """Undo all faults: no jobs, all daemons and nodes up, cables plugged; waits until all nodes are idle."""
+        """Undo all faults: no jobs, all daemons and nodes up, cables plugged; waits for idle nodes."""
         if not self._controller_answers():
             self.start_controller()
         self._said("scancel", "--user=root")
