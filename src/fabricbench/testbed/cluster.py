@@ -92,10 +92,10 @@ class Cluster:
     def down(self) -> None:
         """End it: afterwards no process, mount or interface of it is left. Does nothing where it is down."""
         if self._keeper is not None:
-            if self._keeper.stdin is not None:
-                self._keeper.stdin.close()
             self._keeper.terminate()
             self._keeper.wait(_ENDING_S)
+            if self._keeper.stdin is not None:
+                self._keeper.stdin.close()
             return
         pid = _keeper_of(self.folder)
         if pid is None:
