@@ -14,14 +14,21 @@ from typing import NamedTuple
 from fabricbench.nodelist import expand_nodelist
 from fabricbench.slurm_words import FIELD, ROW, seconds
 
-SINFO = ("%P", "%D", "%c", "%m", "%G", "%f", "%l", "%N", "%T")
+SINFO = ("%P", "%D", "%c", "%m", "%G", "%f", "%l", "%s", "%N", "%T")
 NO_CONTROLLER = re.compile(
     r"unable to contact slurm|connect failure|socket timed out|no answer from slurm", re.I
 )
-_FOR_NOW = re.compile(r"down, drained or reserved|not available now|not usable now|is in use", re.I)
+_FOR_NOW = re.compile(r"down, drained or reserved|not usable now|is in use", re.I)
 """What will pass: such a job waits."""
 _NOT_AVAILABLE = re.compile(r"node configuration is not available", re.I)
-_GRES = re.compile(r"generic resource \(gres\)", re.I)
+_VAGUE = re.compile(
+    r"resource \(gres\)|partition configuration|node count specification|more processors|memory required",
+    re.I,
+)
+"""Words that may be of what nodes lack, or of something else."""
+_OF_TIME = re.compile(r"time limit|partition configuration", re.I)
+ANY = "cluster.slurm"
+"""The key where none is known."""
 _UP = re.compile(r"idle|mixed|mix|allocated|alloc|completing|comp|planned|reserved", re.I)
 
 _OPTIONS = {
@@ -57,6 +64,8 @@ class Pool:
     """By type; "" for those without."""
     features: frozenset[str]
     limit_s: float | None
+    most_nodes: int | None = None
+    """That one job may have; None without a limit."""
     names: frozenset[str] = field(default_factory=frozenset)
     up: bool = True
 
@@ -75,7 +84,8 @@ def parse_sinfo(text: str) -> list[Pool]:
 
 
 def _pool(row: Sequence[str]) -> Pool:
-    partition, nodes, cpus, memory, gres, features, limit, names, state = row
+    partition, nodes, cpus, memory, gres, features, limit, size, names, state = row
+    most = size.rpartition("-")[2]
     return Pool(
         partition=partition.rpartition("\n")[2].removesuffix("*"),
         default=partition.endswith("*"),
@@ -85,6 +95,7 @@ def _pool(row: Sequence[str]) -> Pool:
         gpus=gpus_of(gres),
         features=frozenset(name for name in features.split(",") if name and name != "(null)"),
         limit_s=seconds(limit),
+        most_nodes=int(most) if most.isdigit() else None,
         names=_expanded(names),
         up=bool(_UP.match(state)) and not state.endswith("*"),
     )
@@ -131,13 +142,15 @@ def explain(accepted: bool, words: str, arguments: Sequence[str], pools: Sequenc
     """
     asked = parse_arguments(arguments)
     here = _chosen(asked, pools)
-    if accepted:
-        return _beyond_limit(asked, here)
-    if _FOR_NOW.search(words):
+    if said := _beyond_nodes(asked, here):
+        return said
+    if (accepted or _OF_TIME.search(words)) and (said := _beyond_limit(asked, here)):
+        return said
+    if accepted or _FOR_NOW.search(words):
         return None
     if _NOT_AVAILABLE.search(words):
-        return _lacking(asked, here) if here else Said("cluster.slurm", "no node can have it")
-    if _GRES.search(words) and here and (said := _lacking(asked, here)) and "gpu" in said.key:
+        return _lacking(asked, here) if here else Said(ANY, "no node can have it")
+    if _VAGUE.search(words) and here and (said := _lacking(asked, here)) and said.key != ANY:
         return said
     return _known(words, asked, pools, here)
 
@@ -148,6 +161,16 @@ def _chosen(asked: Mapping[str, str], pools: Sequence[Pool]) -> list[Pool]:
         names = asked["partition"].split(",")
         return [pool for pool in pools if pool.partition in names]
     return [pool for pool in pools if pool.default]
+
+
+def _beyond_nodes(asked: Mapping[str, str], here: Sequence[Pool]) -> Said | None:
+    """A partition's limit on a job's nodes, which Slurm may say or let the job wait by."""
+    nodes = _whole(asked.get("nodes", "1")) or 1
+    limits = [pool.most_nodes for pool in here]
+    if not limits or None in limits or nodes <= (most := max(limit for limit in limits if limit is not None)):
+        return None
+    why = f"{nodes} nodes asked, a job in partition {_names(here)} may have {most}; choose another partition"
+    return Said("cluster.slurm.partition", f"{why}, or set cluster.nodes to {most}")
 
 
 def _beyond_limit(asked: Mapping[str, str], here: Sequence[Pool]) -> Said | None:
@@ -177,7 +200,7 @@ def _known(words: str, asked: Mapping[str, str], pools: Sequence[Pool], here: Se
                 "cluster.slurm.constraint": _features(here),
             }.get(name, "")
             return Said(name, f"{f'{value}: ' if value else ''}{why}{there}")
-    return Said("cluster.slurm", "Slurm refuses the job")
+    return Said(ANY, "Slurm refuses the job")
 
 
 _SAYINGS = (
@@ -225,7 +248,7 @@ def _lacking(asked: Mapping[str, str], here: Sequence[Pool]) -> Said | None:
         if (some := sum(pool.nodes for pool in fitting)) < nodes:
             return Said(need.key, need.why + (f" ({some} of {nodes} nodes would do)" if some else ""))
     if all(pool.up for pool in here):
-        return Said("cluster.slurm", f"{where} can't give these nodes as they are asked for")
+        return Said(ANY, f"{where} can't give these nodes as they are asked for")
     return None
 
 

@@ -445,11 +445,15 @@ def in_percent(log_low: float, log_high: float) -> tuple[float, float]:
 
 def _why_no_interval(row: Mapping[str, Any]) -> str:
     if row["paired"]:
-        return "Undecided: one block gives no interval, since nothing shows how much blocks differ."
-    return (
-        f"Undecided: {row['n_baseline']} against {row['n_other']} cells that form no blocks give no "
-        "interval; each side needs 2 at least."
-    )
+        core = "Undecided: one block gives no interval, since nothing shows how much blocks differ"
+    else:
+        core = f"Undecided: {row['n_baseline']} against {row['n_other']} cells that form no blocks give no "
+        core += "interval; each side needs 2 at least"
+    return f"{core}{_company(row)}."
+
+
+def _company(row: Mapping[str, Any]) -> str:
+    return f"; beside other cells or jobs: {row['beside']}" if row["beside"] else ""
 
 
 def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstrap_agrees: bool) -> str:
@@ -479,8 +483,7 @@ def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstra
             core += _further(said)
     flagged = f"; not steady: {row['flags']}" if row["flags"] else ""
     unused = f"; {_cells(row['n_unused'])} without a partner left out" if row["n_unused"] else ""
-    beside = f"; beside other cells or jobs: {row['beside']}" if row["beside"] else ""
-    return f"{core}; {over}{unused}{flagged}{beside}."
+    return f"{core}; {over}{unused}{flagged}{_company(row)}."
 
 
 def _cells(number: int) -> str:
