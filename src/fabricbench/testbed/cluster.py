@@ -92,10 +92,10 @@ class Cluster:
     def down(self) -> None:
         """End it: afterwards no process, mount or interface of it is left. Does nothing where it is down."""
         if self._keeper is not None:
-            if self._keeper.stdin is not None:
-                self._keeper.stdin.close()
             self._keeper.terminate()
             self._keeper.wait(_ENDING_S)
+            if self._keeper.stdin is not None:
+                self._keeper.stdin.close()
             return
         pid = _keeper_of(self.folder)
         if pid is None:
@@ -268,7 +268,7 @@ class Cluster:
         return not self.run(["scontrol", "ping"], cwd=Path("/"), capture_output=True).returncode
 
     def mend(self) -> None:
-        """Undo all faults: no jobs, all daemons and nodes up, cables plugged; waits until all nodes are idle."""
+        """Undo all faults: no jobs, all daemons and nodes up, cables plugged; waits for idle nodes."""
         if not self._controller_answers():
             self.start_controller()
         self._said("scancel", "--user=root")

@@ -22,7 +22,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from fabricbench.errors import FabricbenchError, LaunchError
@@ -51,11 +50,14 @@ def keep(folder: Path, detached: bool, remove: bool) -> int:
         _be_room(folder, spec, cgroup)
     _write(folder / "room.pid", init)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # the room alone says how the start went
-    with suppress(_Ended):
-        signal.signal(signal.SIGTERM, _raise_ended)
-        room = os.pidfd_open(init)
-        select.select([room] if detached else [room, 0], [], [])
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ordered, written = os.pipe()
+    os.set_blocking(written, False)
+    signal.set_wakeup_fd(written)
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: None
+    )  # the pipe tells of it, at whatever moment it comes
+    room = os.pidfd_open(init)
+    select.select([room, ordered] if detached else [room, ordered, 0], [], [])
     with suppress(ProcessLookupError):
         os.kill(init, signal.SIGKILL)
     os.waitpid(init, 0)
@@ -68,14 +70,6 @@ def keep(folder: Path, detached: bool, remove: bool) -> int:
         for name in ("room.pid", "keeper.pid", CONTROL):
             (folder / name).unlink(missing_ok=True)
     return 0
-
-
-class _Ended(Exception):
-    """SIGTERM came."""
-
-
-def _raise_ended(number: int, frame: FrameType | None) -> None:
-    raise _Ended
 
 
 def _make_cgroup() -> Path:
