@@ -101,6 +101,25 @@ def _start(cell: Cell) -> datetime:
     return datetime.fromisoformat("2026-11-30T10:00:00+00:00") + timedelta(seconds=after_s)
 
 
+def make_on_slurm(cell: Cell, *, after_s: float = 0.0, others: int | None = 0, **changes: Any) -> Record:
+    """A record of a cell on a real cluster that began so long after the campaign did, beside others' jobs."""
+    start = datetime.fromisoformat("2026-11-30T10:00:00+00:00") + timedelta(seconds=after_s)
+    job = {
+        "id": f"{1000 + after_s:.0f}",
+        "cluster": "site",
+        "partition": "batch",
+        "nodes": [f"n{node}" for node in range(cell.nodes)],
+        "restarts": 0,
+        "submitted": (start - timedelta(seconds=45)).isoformat(),
+        "started": (start - timedelta(seconds=3)).isoformat(),
+        "time_limit_s": 480.0,
+        "others": {} if others is None else {"jobs": others, "nodes": 2 * others},
+    }
+    cell = replace(cell, launcher="slurm", scale={"bytes": 1, "time": 1})
+    record = make_record(cell, start=start.isoformat(), end=(start + timedelta(seconds=9)).isoformat())
+    return replace(record, provenance=record.provenance | {"job": job}, **changes)
+
+
 def make_failure(cell: Cell, status: str, reason: str) -> Record:
     """A record of a cell that failed."""
     return make_record(cell, status=status, reason=reason, samples=[], facts={}, evidence={})

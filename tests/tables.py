@@ -51,6 +51,8 @@ def cells_of(values: Mapping[str, Any], **same: Any) -> pd.DataFrame:
         unit="images/s",
         params="{}",
         node_set="n0,n1",
+        overlaps=0,
+        others=None,
     )
     table = table.assign(**same)
     return with_ids(table)
@@ -66,7 +68,8 @@ def with_ids(table: pd.DataFrame) -> pd.DataFrame:
         )
     ]
     texts = [name for name in table if table[name].dtype in ("object", "str")]
-    integers = ("gpus", "nodes", "ranks_per_node", "repeat")
+    integers = ("gpus", "nodes", "ranks_per_node", "repeat", "overlaps", "others")
+    integers = tuple(name for name in integers if name in table)
     return table.assign(cell=ids).astype(
         {**dict.fromkeys([*texts, "cell"], "string"), **dict.fromkeys(integers, "Int64")}
     )

@@ -89,6 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     cell.add_argument("--neighbours", default="", help="idle interfaces that emulated nodes have as well")
     cell.set_defaults(run=_run_cell)
 
+    mortem = commands.add_parser(
+        "post-mortem", help="ask Slurm why cells have no record, and write that down (what Snakemake calls)"
+    )
+    mortem.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
+    mortem.set_defaults(run=_post_mortem)
+
     collect = commands.add_parser("collect", help="gather all records of a grid into tables")
     collect.add_argument("--grid", type=Path, required=True, help="results/<campaign>/grid.json")
     collect.add_argument("--tables", type=Path, required=True, help="the folder to write")
@@ -223,6 +229,15 @@ def _run_cell(options: argparse.Namespace) -> int:
         accept_failures=bool(options.accept_failures),
         neighbours=options.neighbours.split(),
     )
+
+
+def _post_mortem(options: argparse.Namespace) -> int:
+    from fabricbench.grid import read_grid
+    from fabricbench.postmortem import settle_failures
+
+    for line in settle_failures(read_grid(options.grid), options.grid.parent.parent, Path.cwd()):
+        print(line)
+    return 0
 
 
 def _collect(options: argparse.Namespace) -> int:

@@ -177,6 +177,18 @@ def test_comparing_libraries_is_the_question() -> None:
     )
 
 
+def test_cells_that_ran_beside_others_are_told() -> None:
+    """Other cells or others' jobs at the same time: the row says how many cells of which side that were."""
+    cells = cells_of(noisy(np.random.default_rng(1), 1.3, 0.01, 1, 5))
+    assert compare(cells, BY_FABRIC).iloc[0]["beside"] == ""
+    opa, ethernet = (cells.index[cells["fabric"] == name] for name in ("opa", "ethernet"))
+    cells.loc[opa[:2], "overlaps"] = 1
+    cells.loc[[opa[1], ethernet[0]], "others"] = 3
+    row = compare(cells, BY_FABRIC).iloc[0]
+    assert row["beside"] == "1 of 5 cells of ethernet, 2 of 5 cells of opa"
+    assert row["why"].endswith(f"; beside other cells or jobs: {row['beside']}.")
+
+
 def test_flags_of_the_cells_involved_are_carried() -> None:
     """A drifting run isn't averaged away: the row names how many cells of which side weren't steady."""
     cells = cells_of(noisy(np.random.default_rng(1), 1.3, 0.01, 1, 5))

@@ -8,7 +8,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from records import make_cell, make_failure, make_grid, make_mislabelled, make_record, put, write_campaign
+from records import (
+    make_cell,
+    make_failure,
+    make_grid,
+    make_mislabelled,
+    make_on_slurm,
+    make_record,
+    put,
+    write_campaign,
+)
 
 from fabricbench.analysis.conclusions import conclude
 from fabricbench.analysis.table import collect, read_tables, write_tables
@@ -532,6 +541,23 @@ def test_a_host_campaign_is_not_called_emulated(tmp_path: Path) -> None:
     text = Page(page_of_records(tmp_path, [record])).text
     assert "EMULATED" not in text
     assert "demonstration" not in text
+
+
+def test_cells_that_ran_beside_others_are_counted(tmp_path: Path) -> None:
+    """On a real cluster the page says how many shared their time, and with what; elsewhere nothing."""
+    cells = [make_cell("cfd", fabric=name, gpus=2) for name in ("ethernet", "opa")]
+    html = page_of_records(tmp_path, [make_on_slurm(cells[0]), make_on_slurm(cells[1], after_s=5, others=2)])
+    said = "2 of 2 cells ran at the same time as another and 1 of 2 cells at the same time as jobs of others"
+    assert f"{said}; comparisons say which of their cells." in section(html, "differed")
+    assert "beside other cells or jobs: 1 of 1 cells of ethernet, 1 of 1 cells of opa" in html
+    apart = tmp_path / "apart"
+    html = page_of_records(apart, [make_on_slurm(cells[0]), make_on_slurm(cells[1], after_s=60)])
+    assert "None of 2 cells ran at the same time as another, or as jobs of others." in html
+    unknown = tmp_path / "unknown"
+    records = [make_on_slurm(cell, after_s=60 * at, others=None) for at, cell in enumerate(cells)]
+    html = page_of_records(unknown, records)
+    assert "None of 2 cells ran at the same time as another." in html
+    assert "at the same time as" not in page_of_records(tmp_path / "emulated", list(map(make_record, cells)))
 
 
 @pytest.mark.parametrize("validated", [True, False])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
-from fabricbench.analysis import blocks
+from fabricbench.analysis import blocks, company
 from fabricbench.analysis.blocks import SIDES
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ MOST_BLOCKS = 1000
 """If more would be needed than this, `further_blocks` is none."""
 
 NUMBERS = [
-    *("n_blocks", "n_baseline", "n_other", "n_unused", "paired", "why_unpaired", "method"),
+    *("n_blocks", "n_baseline", "n_other", "n_unused", "paired", "why_unpaired", "method", "beside"),
     *("log_ratio", "log_low", "log_high", "log_inner_low", "log_inner_high"),
     *("boot_low", "boot_high", "boot_inner_low", "boot_inner_high"),
     *("sd", "df", "error", "p", "p_holm", "comparisons_of_workload", "p_tost"),
@@ -81,6 +81,7 @@ class _About:
     logs: Floats
     steadiness: list[str]
     no_verdict: list[str]
+    beside: list[bool]
 
 
 def compare(
@@ -124,7 +125,7 @@ def compare(
         "Int64",
     )
     floats = dict.fromkeys(("low_percent", "high_percent"), float)
-    texts = dict.fromkeys(("method", "why_unpaired", "flags", "by", "baseline", "other"), "string")
+    texts = dict.fromkeys(("method", "why_unpaired", "flags", "beside", "by", "baseline", "other"), "string")
     booleans = dict.fromkeys(("paired", "differs"), bool)
     return table.astype({**integers, **floats, **booleans, **texts}).drop(
         columns=["comparison", "no_verdict"]
@@ -243,6 +244,7 @@ def _measure(cells: pd.DataFrame, axis: Axis, rules: Rules, steadiness: list[str
         logs=np.log(cells["value"].where(blocks.usable(cells)).to_numpy(dtype=float, na_value=nan)),
         steadiness=steadiness,
         no_verdict=_texts(cells, "no_verdict"),
+        beside=company.beside(cells).tolist(),
     )
     pairs = _by_comparison(found.pairs, ["baseline_row", "other_row"])
     rest = _by_comparison(found.unpaired, ["side", "row", "why"])
@@ -290,6 +292,7 @@ def _one(
         "paired": as_blocks,
         "method": "",
         "flags": _flagged(used, [comparison[side] for side in SIDES], about.steadiness),
+        "beside": _beside(used, [comparison[side] for side in SIDES], about.beside),
         "why_unpaired": "" if as_blocks else _most_frequent([why for _, _, why in alone]),
         "no_verdict": _no_verdict(comparison, used, about.no_verdict),
         "log_ratio": nan,
@@ -332,6 +335,14 @@ def _flagged(used: list[list[int]], names: Sequence[str], steadiness: Sequence[s
             if many := sum(word in steadiness[row] for row in rows):
                 said.append(f"{word}: {many} of {len(rows)} cells of {name}")
     return ", ".join(said)
+
+
+def _beside(used: list[list[int]], names: Sequence[str], beside: Sequence[bool]) -> str:
+    """How many cells of either side shared their time with others, as "2 of 5 cells of ethernet"."""
+    counted = [
+        (sum(beside[row] for row in rows), len(rows), name) for name, rows in zip(names, used, strict=True)
+    ]
+    return ", ".join(f"{many} of {all_of} cells of {name}" for many, all_of, name in counted if many)
 
 
 def _with_bootstrap(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
@@ -434,11 +445,15 @@ def in_percent(log_low: float, log_high: float) -> tuple[float, float]:
 
 def _why_no_interval(row: Mapping[str, Any]) -> str:
     if row["paired"]:
-        return "Undecided: one block gives no interval, since nothing shows how much blocks differ."
-    return (
-        f"Undecided: {row['n_baseline']} against {row['n_other']} cells that form no blocks give no "
-        "interval; each side needs 2 at least."
-    )
+        core = "Undecided: one block gives no interval, since nothing shows how much blocks differ"
+    else:
+        core = f"Undecided: {row['n_baseline']} against {row['n_other']} cells that form no blocks give no "
+        core += "interval; each side needs 2 at least"
+    return f"{core}{_company(row)}."
+
+
+def _company(row: Mapping[str, Any]) -> str:
+    return f"; beside other cells or jobs: {row['beside']}" if row["beside"] else ""
 
 
 def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstrap_agrees: bool) -> str:
@@ -468,7 +483,7 @@ def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstra
             core += _further(said)
     flagged = f"; not steady: {row['flags']}" if row["flags"] else ""
     unused = f"; {_cells(row['n_unused'])} without a partner left out" if row["n_unused"] else ""
-    return f"{core}; {over}{unused}{flagged}."
+    return f"{core}; {over}{unused}{flagged}{_company(row)}."
 
 
 def _cells(number: int) -> str:

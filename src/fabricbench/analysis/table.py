@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from fabricbench.analysis.company import job_columns, with_overlaps
 from fabricbench.analysis.conclusions import Conclusions, axes_along, conclude
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
 from fabricbench.analysis.headline import UNITS, Headline, headline, ports_per_node
@@ -71,6 +72,11 @@ CELL_DTYPES = {
     "end": "datetime64[us, UTC]",
     "duration_s": "float64",
     "overhead_s": "float64",
+    "job": "string",
+    "queue_s": "float64",
+    "restarts": "Int64",
+    "overlaps": "Int64",
+    "others": "Int64",
     "log": "string",
     "params": "string",
 }
@@ -150,7 +156,7 @@ def collect(grid: Json, results: Path) -> Tables:
     known = {cell.workload: cell for _, cell in named}
     rows += [_unsupported_row(entry, [cell for _, cell in named], known) for entry in grid["unsupported"]]
     good = [outcome.record for _, outcome in outcomes if outcome.record and outcome.status == "ok"]
-    cells, samples = _frame(rows, CELL_DTYPES), _samples(good)
+    cells, samples = _frame(with_overlaps(rows), CELL_DTYPES), _samples(good)
     for record in good:
         record.samples = []  # they are in the table now: of thousands of cells that is most of the memory
     facts = _facts([outcome.record for _, outcome in outcomes if outcome.record])
@@ -273,6 +279,7 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "of_line_rate": found.of_line_rate,
         **outcome.times,
         **outcome.proof,
+        **(job_columns(record.provenance) if record else {}),
         "log": _log(identity, results),
         "params": canonical_json(cell.params),
     }

@@ -117,6 +117,7 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "shaping": setting.shaping(tables),
         "rails": proven.rails(cells),
         "evidence": proven.evidence(tables),
+        "company": setting.company(cells),
         "differed": proven.differed(tables.differences),
         "plural": words.plural,
     }

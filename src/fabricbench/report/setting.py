@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from fabricbench.analysis.company import beside
 from fabricbench.analysis.names import natural
 from fabricbench.analysis.stats import counts
 from fabricbench.analysis.table import Tables
@@ -44,6 +45,21 @@ def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
         f"{words.listed(workloads)} on {words.listed(fabrics)}, over {words.listed(backends)}, "
         f"on {words.listed(gpus)} GPUs{often}."
     )
+
+
+def company(cells: pd.DataFrame) -> str:
+    """How many cells shared their time, and so maybe their links, with others; "" where that can't be."""
+    real = cells[~cells["emulated"].astype(bool) & cells["overlaps"].notna()]
+    together, others = (int((real[name].fillna(0) > 0).sum()) for name in ("overlaps", "others"))
+    if not together and (real["job"] == "").all():
+        return ""
+    of = f"of {words.plural(len(real), 'cell')}"
+    if not beside(real).any():
+        known = real["others"].notna().all()
+        return f"None {of} ran at the same time as another" + (", or as jobs of others." if known else ".")
+    said = [f"{together:,} {of} ran at the same time as another"] if together else []
+    said += [f"{others:,} {of} at the same time as jobs of others"] if others else []
+    return f"{_sentence(' and '.join(said))}; comparisons say which of their cells."
 
 
 def assumptions(tables: Tables) -> list[Assumption]:
