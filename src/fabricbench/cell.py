@@ -56,8 +56,8 @@ class Cell:
     repeat: int
     """1, 2, …: the block this measurement belongs to."""
     site: Json = field(default_factory=dict)
-    """Where Slurm puts the ranks: placement (packed or spread), cpus_per_rank, exclusive, and those of modules,
-    container, partition, constraint, gpu_type and switches that are given; empty without Slurm."""
+    """Where Slurm puts the ranks: placement (packed or spread), cpus_per_rank, exclusive, and those of
+    modules, container, partition, constraint, gpu_type and switches that are given; empty without Slurm."""
 
     @property
     def placement(self) -> str:

@@ -1,6 +1,6 @@
 """A cell as a job of Slurm, and the rules for options that a user adds.
 
-Pure functions from cluster and cell to the resources that Snakemake's Slurm executor turns into sbatch's options.
+Pure functions from cluster and cell to what Snakemake's Slurm executor turns into sbatch's options.
 
 Imported while Snakemake parses, on every node as well: keep it light.
 """
@@ -101,12 +101,10 @@ def minutes(cluster: Cluster, timeout_s: float) -> int:
 
 
 def pick(nodes: Sequence[str], count: int, placement: str) -> list[str]:
-    """So many of the nodes, in their order: the first (packed), or evenly from first to last (spread)."""
+    """So many of the nodes, in their order: the first (packed), or evenly spaced ones (spread)."""
     if placement != "spread" or count >= len(nodes):
         return list(nodes[:count])
-    if count == 1:
-        return [nodes[0]]
-    return [nodes[round(place * (len(nodes) - 1) / (count - 1))] for place in range(count)]
+    return [nodes[place * len(nodes) // count] for place in range(count)]
 
 
 def sbatch_arguments(job: Resources) -> list[str]:
