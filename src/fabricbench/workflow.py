@@ -17,7 +17,7 @@ from typing import Any
 from fabricbench import slurm_job
 from fabricbench.campaign import Cluster
 from fabricbench.errors import FabricbenchError as UserError
-from fabricbench.grid import Grid, GridCell, read_grid, write_grid
+from fabricbench.grid import Grid, GridCell, read_cells, write_grid
 from fabricbench.nodelist import expand_nodelist
 from fabricbench.plan import set_aside_unreadable
 from fabricbench.snakemake_call import Call, this_call
@@ -176,13 +176,13 @@ def prepare_job(config: Mapping[str, Any], results: Path) -> Prepared:
 
     The config may have been edited since. Nothing is checked again, as every cell would pay for it.
     """
-    grid = read_grid(results / str(config.get("campaign", "default")) / "grid.json")
+    grid, cells = read_cells(results / str(config.get("campaign", "default")) / "grid.json")
     fabrics = grid.campaign["fabrics"].values()
     interfaces = dict.fromkeys(name for fabric in fabrics for name in fabric["interface"])
     return Prepared(
         name=grid.campaign["name"],
         cluster=Cluster.from_json(grid.campaign["cluster"]),
-        cells={cell.id: cell for cell in grid.cells},
+        cells=cells,
         wanted=(),
         interfaces=" ".join(interfaces),
         accept_failures=grid.campaign["accept_failures"],
