@@ -128,6 +128,11 @@ def test_listed_nodes_are_named_and_others_excluded():
     assert "--spread-job" in asked(a_cluster(), **spread)
 
 
+def test_nodes_of_a_failed_job_are_not_shut_out():
+    """The executor excludes all nodes of a job of which one failed; ours comes last, and is in force."""
+    assert [word for word in asked(a_cluster()) if word.startswith("--exclude")] == ["--exclude="]
+
+
 def test_cells_wait_for_each_other_in_slurm_or_in_snakemake():
     """One at a time by a dependency; several by shares of a resource, of which just so many fit."""
     assert "--dependency=singleton" in asked(a_cluster())

@@ -143,8 +143,10 @@ def why_no_option(text: str) -> str | None:
         return "is no option; write it as on sbatch's command line, as --mail-type=FAIL"
     if len(words) > 1 and any(word.startswith("-") for word in words[1:]):
         return "is more than one option; write each as a text of its own"
-    name = words[0][2:].partition("=")[0] if words[0].startswith("--") else words[0][1]
-    return f"{instead}, so remove it here" if (instead := TAKEN.get(name)) else None
+    long = words[0].startswith("--")
+    name = words[0][2:].partition("=")[0] if long else words[0][1]
+    instead = TAKEN.get(name) if long == (len(name) > 1) else None
+    return f"{instead}, so remove it here" if instead else None
 
 
 def _gpus(cluster: Cluster, cell: Cell) -> Resources:
@@ -175,8 +177,9 @@ def _extra(cluster: Cluster, cell: Cell) -> list[str]:
         words.append(f"--nodelist={_word(','.join(pick(cluster.nodelist, cell.nodes, cell.placement)))}")
     elif cell.placement == "spread":
         words.append("--spread-job")
-    if cluster.exclude:
-        words.append(f"--exclude={_word(','.join(cluster.exclude))}")
+    # Also when empty: after a node failed, the executor excludes all nodes of its job from then on, of which
+    # the others may be needed. A dead node is Slurm's to leave out.
+    words.append(f"--exclude={_word(','.join(cluster.exclude)) if cluster.exclude else ''}")
     if cluster.concurrent_cells == 1:
         # All jobs of one call of Snakemake share their name: Slurm itself runs one after the other, in the
         # order of submission, without waiting for Snakemake to see that one has ended.

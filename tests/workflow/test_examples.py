@@ -1,6 +1,6 @@
 """The site files that come along: what each cell asks Slurm for, and what its library is told, kept as text.
 
-After a change that was meant: RENEW_SNAPSHOTS=1 pytest tests/workflow/test_examples.py, then read the difference.
+After a change that was meant: RENEW_SNAPSHOTS=1 pytest tests/workflow/test_examples.py, then read git diff.
 """
 
 import os
@@ -32,7 +32,7 @@ COMMANDS: tuple[Callable[[Config, GridCell], str], ...] = (sbatch,)
 
 
 def snapshot(config: Config, grid: Grid) -> str:
-    """Each workload on each backend and fabric: its variables, and its commands at the least and most GPUs."""
+    """Each workload on each backend and fabric: its variables, its commands at the least and most GPUs."""
     return "\n".join(line for part in _parts(config, grid) for line in part) + "\n"
 
 
