@@ -1,6 +1,7 @@
 """What Snakemake's Slurm executor makes of a cell, by the executor's own functions."""
 
 import shlex
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +43,11 @@ def sbatch_command(job: Resources) -> str:
 
 def sbatch_options(job: Resources) -> list[str]:
     """What sbatch gets, without the options that are always the same."""
-    words = shlex.split(sbatch_command(job))[1:]
+    return own(shlex.split(sbatch_command(job))[1:])
+
+
+def own(words: Sequence[str]) -> list[str]:
+    """Options of a cell's own among all that sbatch gets."""
     kept, skip = [], False
     for word in words:
         if skip or word.startswith(OURS):

@@ -23,5 +23,5 @@ rule cell:
     shell:
         "exec python -m fabricbench run-cell --cell {params.cell:q} --record {output:q} --timeout {resources.timeout_s}"
         " --accept-failures {resources.accept_failures} --neighbours {resources.neighbours:q}"
-        " --bootstrap {resources.bootstrap:q} --nodelist {resources.nodelist:q} --exclude {resources.exclude:q}"
+        " --bootstrap={resources.bootstrap:q} --nodelist={resources.nodelist:q} --exclude={resources.exclude:q}"
         " > {log:q} 2>&1"
