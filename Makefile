@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 CONFIG ?= config/config.yaml
+PROFILE ?= profiles/local
 PYTEST_ARGS ?=
 # A package index with CPU-only builds of torch, where the full ones (5.5 GB) are too much: see README.md.
 TORCH_INDEX ?=
@@ -26,10 +27,10 @@ $(INSTALLED): pyproject.toml requirements.lock
 	$(PIP) --editable '.[test]'
 	@touch $@
 
-report: setup  ## Measure what is missing of CONFIG's grid here, then render the page
+report: setup  ## Measure what is missing of CONFIG's grid (on a cluster by PROFILE), then render the page
 	@$(BIN)/fabricbench check --config '$(CONFIG)' >/dev/null
 	@$(BIN)/fabricbench plan --config '$(CONFIG)' | sed -n '/^to run/,$$p'
-	@$(BIN)/snakemake --profile profiles/local --configfile '$(CONFIG)'
+	@$(BIN)/snakemake --profile '$(PROFILE)' --configfile '$(CONFIG)'
 	@echo "The page: file://$(CURDIR)/reports/$$($(BIN)/fabricbench plan --config '$(CONFIG)' | \
 		sed -n 's/^campaign \(.*\): .*/\1/p')/index.html"
 

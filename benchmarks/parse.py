@@ -3,12 +3,17 @@
     .venv/bin/python benchmarks/parse.py
 
 In 15 fresh processes, each after importing Snakemake (timed as well, for the ratio); prints medians and
-ranges, and which heavy modules were loaded on top (there should be none).
+ranges, and which heavy modules were loaded on top (there should be none). Then, for 2,000 cells on 1 to 512
+GPUs of a cluster as that of the paper: a dry run with profiles/slurm, its time and memory, and
+what a job on a node parses.
 """
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 RUNS = 15
@@ -29,6 +34,62 @@ heavy = {"torch", "torchvision", "numba", "mpi4py", "numpy", "pandas"} & (set(sy
 print(alone - began, added - alone, *sorted(heavy))
 """
 
+LARGE = """
+campaign: large
+cluster: {kind: slurm, nodes: 256, gpus_per_node: 2}
+fabrics:
+  ethernet: {kind: ethernet-tcp, interface: eth0, rate: 25 Gbit/s}
+  omnipath: {kind: omnipath, interface: ib0, adapter: hfi1_0, provider: psm2, rate: 100 Gbit/s}
+backends: {nccl: {engine: nccl}, gloo: {engine: gloo}}
+gpus: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+repeats: 10
+workloads:
+  vgg16: &training {kind: train, model: vgg16, device: cuda}
+  resnet18: {<<: *training, model: resnet18}
+  resnet34: {<<: *training, model: resnet34}
+  resnet50: {<<: *training, model: resnet50}
+  resnet101: {<<: *training, model: resnet101}
+"""
+JOB = """
+import sys, time
+sys.path.insert(0, "src")
+from pathlib import Path
+began = time.perf_counter()
+from fabricbench import workflow
+workflow.prepare_job({"campaign": "large"}, Path("results")).resources
+print(time.perf_counter() - began)
+"""
+LARGE_RUNS = 3
+
+
+def large() -> None:
+    """Time and memory of a dry run of 2,000 cells, and of what each of its jobs parses."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("Snakefile", "workflow", "profiles", "reports", "src"):
+            (Path(folder) / name).symlink_to(ROOT / name)
+        (Path(folder) / "large.yaml").write_text(LARGE)
+        call = ["-m", "snakemake", "-n", "--profile", "profiles/slurm", "--configfile", "large.yaml"]
+        seconds, most_kb = [], 0
+        for _ in range(LARGE_RUNS):
+            began = time.perf_counter()
+            run = subprocess.Popen(
+                [sys.executable, *call], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            _, status, usage = os.wait4(run.pid, 0)
+            assert status == 0
+            seconds.append(time.perf_counter() - began)
+            most_kb = max(most_kb, usage.ru_maxrss)
+        print(f"dry run of 2,000 cells with profiles/slurm: {described(seconds)}, {most_kb / 1024:.0f} MiB")
+        jobs = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", JOB], cwd=folder, check=True, capture_output=True
+                ).stdout
+            )
+            for _ in range(RUNS)
+        ]
+        print(f"fabricbench in each job on a node: {described(jobs)}")
+
 
 def described(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):.3f} s ({min(seconds):.3f} to {max(seconds):.3f})"
@@ -45,6 +106,7 @@ def main() -> None:
     print(f"Snakemake's imports alone: {described(alone)}")
     print(f"fabricbench and the default grid on top: {described(added)}")
     print(f"heavy modules loaded on top: {', '.join(sorted(heavy)) or 'none'}")
+    large()
 
 
 if __name__ == "__main__":

@@ -367,3 +367,91 @@ def test_other_files_are_no_grid(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(FabricbenchError, match=r"grid\.json"):
         read_grid(path)
+
+
+def on_slurm(**cluster: Any) -> dict[str, Any]:
+    """SLURM with more said of the cluster."""
+    return {**copy.deepcopy(SLURM), "cluster": SLURM["cluster"] | cluster}
+
+
+def test_placement_is_an_axis() -> None:
+    """Both placements are measured side by side within a group; the slug of a spread cell says so."""
+    made = grid(on_slurm(placement=["packed", "spread"]))
+    mine = [cell.cell for cell in made.cells if cell.cell.backend["name"] == "mpi"]
+    assert {cell.slug for cell in mine} == {
+        *("ethernet-mpi-4-r1", "ethernet-mpi-4-spread-r1", "omnipath-mpi-4-r1", "omnipath-mpi-4-spread-r1"),
+    }
+    places = [place for place, cell in enumerate(made.cells) if cell.cell.backend["name"] == "mpi"]
+    assert places == list(range(places[0], places[0] + 4))
+    spread = next(cell for cell in mine if "spread" in cell.slug)
+    assert spread.site["placement"] == spread.placement == "spread"
+
+
+def test_where_there_is_one_way_to_place_it_is_packed() -> None:
+    """A cell on one node, or on all that are listed, isn't measured twice."""
+    config = on_slurm(placement=["packed", "spread"], nodelist="n[0-1]")
+    config["gpus"] = [2, 4]
+    assert {cell.cell.placement for cell in grid(config).cells} == {"packed"}
+
+
+def test_matchers_know_placements() -> None:
+    """`except` leaves out by placement."""
+    config = on_slurm(placement=["packed", "spread"])
+    config["except"] = [{"placement": "spread", "fabric": "omnipath"}]
+    left = {cell.cell.fabric["name"] for cell in grid(config).cells if cell.cell.placement == "spread"}
+    assert left == {"ethernet"}
+
+
+def test_a_cell_larger_than_the_list_of_nodes_is_unsupported() -> None:
+    """With the number that cluster.nodelist leaves."""
+    config = on_slurm(nodelist="n[0-2]", exclude="n[1-2]")
+    config["gpus"] = [2, 4]
+    reasons = {row.reason for row in grid(config).unsupported if row.gpus == 4}
+    assert "needs 2 nodes, cluster.nodelist leaves 1" in reasons
+
+
+@pytest.mark.parametrize(
+    ("cluster", "another"),
+    [
+        ({"slurm": {"partition": "gpu"}}, True),
+        ({"slurm": {"constraint": "ib"}}, True),
+        ({"slurm": {"exclusive": False}}, True),
+        ({"modules": ["gcc"]}, True),
+        ({"container": "x.sif"}, True),
+        ({"cpus_per_rank": 8}, True),
+        ({"cpus_per_rank": 1}, False),
+        (
+            {"slurm": {"exclusive": True, "requeue": True, "account": "a", "qos": "q", "setup": "9 min"}},
+            False,
+        ),
+        ({"nodelist": "n[0-3]", "exclude": "n9", "bootstrap": "eth0", "concurrent_cells": 2}, False),
+        ({"slurm": {"reservation": "r", "memory": "all", "options": ["--x"]}}, False),
+    ],
+)
+def test_what_chooses_machines_makes_another_cell(cluster: dict[str, Any], another: bool) -> None:
+    """Who pays, how long it may take and which of the listed nodes it is don't."""
+    assert (ids(on_slurm(**cluster)) != ids(SLURM)) is another
+
+
+@pytest.mark.parametrize(
+    ("backend", "launch"),
+    [
+        ({}, "pmi2"),
+        ({"library": "intel-mpi"}, "pmi2"),
+        ({"library": "openmpi5"}, "pmix"),
+        ({"library": "openmpi4", "launch": "mpirun"}, "mpirun"),
+        ({"library": "mpich", "launch": "pmix"}, "pmix"),
+    ],
+)
+def test_how_mpi_is_started_follows_from_its_library(backend: dict[str, Any], launch: str) -> None:
+    """Unless it is said; it is part of the cell."""
+    config = on_slurm()
+    config["backends"] = {"mpi": {"engine": "mpi"} | backend}
+    config["workloads"] = {"euler": SLURM["workloads"]["euler"] | {"backends": ["mpi"]}}
+    assert {cell.cell.backend["launch"] for cell in grid(config).cells} == {launch}
+
+
+def test_cells_without_slurm_have_no_site() -> None:
+    """Nothing of Slurm's is in an emulated cell."""
+    assert {cell.cell.placement for cell in grid(BASE).cells} == {""}
+    assert all(cell.cell.site == {} and "launch" not in cell.cell.backend for cell in grid(BASE).cells)

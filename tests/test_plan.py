@@ -51,6 +51,33 @@ def put(cell: GridCell, results: Path, status: str = "ok", seconds: int = 9, **f
     return path
 
 
+def test_what_a_cluster_s_nodes_cost(tmp_path: Path) -> None:
+    """Node-hours, the GPU-hours of whole nodes, and at most what the jobs' time limits allow."""
+    cluster = {"kind": "slurm", "nodes": 2, "gpus_per_node": 4, "slurm": {"setup": "1 min"}}
+    fabric = {"kind": "ethernet-tcp", "interface": "eth0"}
+    vgg16 = {"kind": "train", "model": "vgg16", "device": "cuda", "gpus": [8], "timeout": "59 min"}
+    config = CONFIG | {"cluster": cluster, "fabrics": {"ethernet": fabric}, "workloads": {"vgg16": vgg16}}
+    made = expand(parse_config(config), code_key=lambda kind, launcher: "key")
+    for cell in made.cells[:1]:
+        put(cell, tmp_path, seconds=36)
+    text = render_plan(plan(made, tmp_path))
+    assert "to run: 1 cell, 36 s, 0.02 node-hours, 0.08 GPU-hours (as measured before)" in text
+    assert text.count("; at most 2.00 node-hours by the time limits") == 1
+
+
+def test_shared_nodes_cost_the_gpus_that_are_used(tmp_path: Path) -> None:
+    """And emulated cells no account's."""
+    cluster = {"kind": "slurm", "nodes": 2, "gpus_per_node": 4, "slurm": {"exclusive": False}}
+    fabric = {"kind": "ethernet-tcp", "interface": "eth0"}
+    vgg16 = {"kind": "train", "model": "vgg16", "device": "cuda", "gpus": [2]}
+    config = CONFIG | {"cluster": cluster, "fabrics": {"ethernet": fabric}, "workloads": {"vgg16": vgg16}}
+    made = plan(expand(parse_config(config), code_key=lambda kind, launcher: "key"), tmp_path)
+    assert {cell.gpus_held for cell in made.cells} == {2}
+    emulated = render_plan(plan(expand(parse_config(CONFIG), lambda kind, launcher: "key"), tmp_path))
+    assert "GPU-hours" not in emulated
+    assert "time limits" not in emulated
+
+
 def test_states(grid: Grid, tmp_path: Path) -> None:
     """A cell is done, missing, unreadable, or as its failure says, with the end of its traceback."""
     put(grid.cells[0], tmp_path)

@@ -1,13 +1,21 @@
 """What the Snakefile asks."""
 
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fabricbench.campaign import Cluster, Scale
 from fabricbench.config import load_config
-from fabricbench.workflow import UserError, is_dry_run, prepare
+from fabricbench.record import Record, write_record
+from fabricbench.snakemake_call import Call, is_dry_run, this_call
+from fabricbench.workflow import Prepared, UserError, prepare, prepare_job, why_not_here
 
-PAPER = Path(__file__).resolve().parents[1] / "config" / "examples" / "paper.yaml"
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "config" / "examples" / "paper.yaml"
+SLURM = Call(may_write=True, runs=True, executor="slurm")
 
 
 @pytest.mark.parametrize("arguments", [["-n"], ["--dry-run"], ["--dryrun"], ["-nq"], ["-pn"]])
@@ -22,10 +30,212 @@ def test_a_real_run_is_no_dry_run(arguments):
     assert not is_dry_run(["snakemake", *arguments])
 
 
-def test_cells_of_a_real_cluster_are_not_started_yet(tmp_path):
-    """Snakemake is refused with one line that says what does work, before anything is written."""
-    with pytest.raises(
-        UserError, match=r"cluster\.kind: slurm: its cells can't be started yet; `fabricbench"
-    ):
-        prepare(load_config([PAPER]), [str(PAPER)], tmp_path, may_write=True)
+@pytest.mark.parametrize(
+    ("arguments", "may_write", "runs", "executor"),
+    [
+        (["--profile", "profiles/slurm"], True, True, "slurm"),
+        (["-n", "--profile", "profiles/slurm"], False, False, "slurm"),
+        (["--profile", "profiles/slurm", "--unlock"], True, False, "slurm"),
+        (["--profile", "profiles/allocation"], True, True, "local"),
+        (["-c1", "--lint"], True, False, "local"),
+        (["--not-snakemake's"], True, False, "local"),
+    ],
+)
+def test_a_call_says_what_it_is_for(arguments, may_write, runs, executor, monkeypatch):
+    """Whether it starts jobs, and by which executor, profiles included."""
+    monkeypatch.chdir(ROOT)
+    call = this_call(arguments)
+    assert (call.may_write, call.runs, call.executor) == (may_write, runs, executor)
+
+
+def test_a_call_knows_what_profiles_give_to_every_cell(monkeypatch):
+    """Names in quotes or not; an expression is known to be there; Snakemake's own defaults aren't."""
+    monkeypatch.chdir(ROOT)
+    given = ["--default-resources", "slurm_partition='gpu'", "runtime=9", "mem_mb=1000*attempt"]
+    call = this_call([*given, "--set-resources", "cell:slurm_account=me", "-c1"])
+    assert call.defaults == {"slurm_partition": "gpu", "runtime": 9, "mem_mb": "", "slurm_account": "me"}
+    assert this_call(["-c1"]).defaults == {}
+
+
+@pytest.fixture
+def slurm(monkeypatch) -> SimpleNamespace:
+    """Modules that ask a Slurm, with made-up answers; what was asked is kept."""
+    seen = SimpleNamespace(refused=[], left=["job 7 of an earlier call was cancelled"], asked=[], order=[])
+
+    def end_leftovers(grid, folder):
+        for line in seen.left:
+            seen.order.append("leftovers")
+            yield line
+
+    def refusals(requests):
+        seen.order.append("refusals")
+        seen.asked = requests
+        return seen.refused
+
+    for name, functions in {
+        "leftovers": {"end_leftovers": end_leftovers},
+        "scheduler": {"refusals": refusals},
+    }.items():
+        module = ModuleType(f"fabricbench.{name}")
+        vars(module).update(functions)
+        monkeypatch.setitem(sys.modules, f"fabricbench.{name}", module)
+    return seen
+
+
+def prepared(results: Path, call: Call = SLURM, said: list[str] | None = None) -> Prepared:
+    """The paper's campaign."""
+    say = [].append if said is None else said.append
+    return prepare(load_config([PAPER]), [str(PAPER)], results, call, say)
+
+
+def test_slurm_is_asked_before_anything_is_submitted(slurm, tmp_path):
+    """What an earlier call left is ended first, and told; then each distinct shape of job is tried once."""
+    said: list[str] = []
+    prepared(tmp_path, said=said)
+    assert said == slurm.left
+    assert slurm.order == ["leftovers", "refusals"]
+    shapes = [tuple(arguments) for _, arguments in slurm.asked]
+    assert len(shapes) == len(set(shapes)) < 40
+    assert "vgg16, 512 ranks on 256 nodes" in [what for what, _ in slurm.asked]
+    assert all(argument.startswith("--") for shape in shapes for argument in shape)
+
+
+def test_what_slurm_would_refuse_stops_the_call(slurm, tmp_path):
+    """With its lines and nothing else."""
+    slurm.refused = ["cluster.slurm.partition: gpu: no such partition"]
+    with pytest.raises(UserError, match=r"^cluster\.slurm\.partition: gpu: no such partition$"):
+        prepared(tmp_path)
+
+
+def test_a_measured_cell_is_not_asked_for(slurm, tmp_path):
+    """Only what is missing will be submitted."""
+    first = prepared(tmp_path)
+    for name, cell in first.cells.items():
+        if not name.startswith("cfd/"):
+            path = tmp_path / "paper" / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_record(Record(cell=cell.cell, code_key=cell.code_key, status="ok"), path)
+    prepared(tmp_path)
+    assert {what.split(",")[0] for what, _ in slurm.asked} == {"cfd"}
+
+
+def test_what_the_profile_gives_is_tried_too(slurm, tmp_path):
+    """Else a partition that stands there would be missing from what is tried."""
+    prepared(
+        tmp_path, Call(may_write=True, runs=True, executor="slurm", defaults={"slurm_partition": "v100"})
+    )
+    assert all("--partition=v100" in arguments for _, arguments in slurm.asked)
+
+
+def test_a_call_that_runs_nothing_asks_nothing(slurm, tmp_path):
+    """A dry run and the like leave Slurm alone, and work on any machine."""
+    prepared(tmp_path, Call())
+    assert slurm.order == []
+
+
+def test_memory_is_left_to_the_site_unless_somebody_says_it(slurm, tmp_path):
+    """Snakemake's own 1000 MB are taken back; a profile's number stays."""
+    config = load_config([PAPER])
+    del config["cluster"]["slurm"]["memory"]
+
+    def memory(**defaults: Any) -> Any:
+        call = Call(defaults=defaults)
+        return prepare(config, [str(PAPER)], tmp_path, call, print).resources.get("mem_mb")
+
+    assert memory() == 0
+    assert memory(mem_mb=4000) is None
+    assert memory(mem_mb="") is None
+
+
+def test_a_job_on_a_node_reads_the_grid_that_the_call_left(slurm, tmp_path):
+    """The same cells and resources, without the config being read again."""
+    call, job = prepared(tmp_path), prepare_job({"campaign": "paper"}, tmp_path)
+    assert list(job.cells) == list(call.cells)
+    assert not job.wanted
+    wildcards = SimpleNamespace(cell=next(iter(call.cells)))
+    for name, value in call.resources.items():
+        other = job.resources[name]
+        if callable(value):
+            assert callable(other)
+            assert other(wildcards) == value(wildcards)
+        else:
+            assert other == value
+
+
+def test_resources_of_a_cell_are_there_by_name(slurm, tmp_path):
+    """Functions of the wildcards only where cells differ."""
+    made = prepared(tmp_path).resources
+    assert made["cpus_per_task"] == 20
+    assert made["bootstrap"] == "eth0"
+    assert "slurm_partition" not in made
+    assert "machine" not in made
+    nodes = made["nodes"]
+    assert callable(nodes)
+
+
+def a_cluster(kind: str, **changes: Any) -> Cluster:
+    """Two nodes."""
+    return Cluster(kind=kind, nodes=2, gpus_per_node=1, binding={}, scale=Scale(bytes=1, time=1), **changes)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "executor", "environment", "why"),
+    [
+        (a_cluster("slurm"), "slurm", {}, None),
+        (
+            a_cluster("slurm"),
+            "local",
+            {},
+            "not by Snakemake's executor local; call snakemake with --profile pro",
+        ),
+        (a_cluster("emulated"), "local", {}, None),
+        (a_cluster("host"), "slurm", {}, None),
+        (
+            a_cluster("allocation"),
+            "slurm",
+            {"SLURM_JOB_ID": "1"},
+            "call snakemake with --profile profiles/alloc",
+        ),
+        (
+            a_cluster("allocation"),
+            "local",
+            {},
+            "this is no Slurm allocation; get one, as `salloc --exclusive --nod",
+        ),
+        (a_cluster("allocation"), "local", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[0-1]"}, None),
+        (
+            a_cluster("allocation"),
+            "local",
+            {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n0"},
+            "cluster.nodes: 2: this allocation (n0) has 1; get a larger one, or lower cluster.nodes",
+        ),
+        (
+            a_cluster("allocation", exclude=("n1",)),
+            "local",
+            {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[0-1]"},
+            "(n[0-1]) has 1 that cluster.exclude leave",
+        ),
+    ],
+)
+def test_a_call_in_the_wrong_place_is_one_line(cluster, executor, environment, why):
+    """Another executor than the cluster's kind needs, no allocation, or too small a one."""
+    said = why_not_here(cluster, executor, environment)
+    assert said is None if why is None else why in (said or "")
+
+
+def test_the_wrong_profile_stops_before_anything_is_written(slurm, tmp_path):
+    """No grid, no records moved, nothing asked of Slurm."""
+    with pytest.raises(UserError, match="--profile profiles/slurm"):
+        prepared(tmp_path, Call(may_write=True, runs=True))
     assert list(tmp_path.iterdir()) == []
+    assert slurm.order == []
+
+
+def test_cells_elsewhere_share_one_machine(tmp_path):
+    """Emulated cells run one after another; none of Slurm's resources is theirs."""
+    file = ROOT / "config" / "config.yaml"
+    made = prepare(load_config([file]), [str(file)], tmp_path, Call(), print)
+    assert made.resources["machine"] == 1
+    assert not {"nodes", "mem_mb", "slurm_extra"} & made.resources.keys()
+    assert made.partial == ""
+    assert "profiles/local" in made.command

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fabricbench.cell import canonical_json
@@ -17,6 +17,29 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """What sbatch is asked for beside what a cell itself says; None for the site's default."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclusive: bool = True
+    requeue: bool = False
+    gpus_by: str = "gres"
+    """gres (per node), gpus (in all) or none."""
+    gpu_type: str | None = None
+    memory: int | str | None = None
+    """Of each node: MiB, or "all"."""
+    switches: str | None = None
+    setup_s: float = 180.0
+    """What a job's time limit has over its workload's time-out."""
+    options: tuple[str, ...] = ()
+    """Further options of sbatch, each as a shell would take it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
     """The machines that a campaign runs on."""
 
@@ -28,6 +51,32 @@ class Cluster:
     """cpu (auto, core, none, or the cores of each local rank), memory (auto, local, none) and near (auto,
     nic, gpu, none)."""
     scale: Scale
+    bootstrap: str | None = None
+    """The interface over which ranks meet; None for what hosts' names resolve to."""
+    concurrent_cells: int = 1
+    placement: tuple[str, ...] = ("packed",)
+    """packed, spread, or both."""
+    nodelist: tuple[str, ...] = ()
+    """Every node that may be used, those to exclude taken out; none for any."""
+    exclude: tuple[str, ...] = ()
+    cpus_per_rank: int | None = None
+    """None for the workload's threads."""
+    modules: tuple[str, ...] = ()
+    container: str | None = None
+    slurm: Slurm = field(default_factory=Slurm)
+
+    @property
+    def by_slurm(self) -> bool:
+        """Whether Slurm starts the ranks."""
+        return self.kind in ("slurm", "allocation")
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> "Cluster":
+        """The inverse of `Campaign.to_json`, for its cluster."""
+        lists = ("placement", "nodelist", "exclude", "modules")
+        slurm = {**plain["slurm"], "options": tuple(plain["slurm"]["options"])}
+        parts = {"scale": Scale(**plain["scale"]), "slurm": Slurm(**slurm)}
+        return cls(**{**plain, **{key: tuple(plain[key]) for key in lists}, **parts})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +127,7 @@ class Backend:
     engine: str
     options: Mapping[str, Any]
     """Those that were given, and defaults that don't depend on the fabric: library, transport, buffers,
-    gpudirect, algorithm, protocol, channels."""
+    launch, gpudirect, algorithm, protocol, channels."""
     environment: Mapping[str, str | None]
     """None takes a variable out, as in every environment here."""
 
@@ -92,8 +141,11 @@ class Matcher:
     backend: tuple[str, ...] | None = None
     gpus: tuple[int, ...] | None = None
     repeat: tuple[int, ...] | None = None
+    placement: tuple[str, ...] | None = None
 
-    def matches(self, *, workload: str, fabric: str, backend: str, gpus: int, repeat: int) -> bool:
+    def matches(
+        self, *, workload: str, fabric: str, backend: str, gpus: int, repeat: int, placement: str
+    ) -> bool:
         """Whether every key that was given holds the point's value."""
         return (
             (self.workload is None or workload in self.workload)
@@ -101,6 +153,7 @@ class Matcher:
             and (self.backend is None or backend in self.backend)
             and (self.gpus is None or gpus in self.gpus)
             and (self.repeat is None or repeat in self.repeat)
+            and (self.placement is None or placement in self.placement)
         )
 
 
@@ -130,7 +183,7 @@ class Comparison:
     """Along one axis, every other value against the baseline."""
 
     by: str
-    """fabric, backend or library."""
+    """fabric, backend, library or placement."""
     baseline: str
 
 

@@ -33,8 +33,8 @@ class Cell:
     shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
     multiplied by the time scale), loss (a share)."""
     backend: Json
-    """name and engine (gloo, mpi, …), and those options that apply: library, transport, buffers,
-    gpudirect, algorithm, protocol, channels."""
+    """name and engine (gloo, mpi, …), and those options that apply: library, transport, buffers, launch (how
+    Slurm starts MPI), gpudirect, algorithm, protocol, channels."""
     environment: Mapping[str, str]
     """The variables that select this fabric for this engine, and those the user adds; tokens such as
     `{interface}` stand for what only the node knows."""
@@ -55,11 +55,20 @@ class Cell:
     """{bytes: S, time: D}: bytes are divided by S, times multiplied by D; both 1 if nothing is scaled."""
     repeat: int
     """1, 2, …: the block this measurement belongs to."""
+    site: Json = field(default_factory=dict)
+    """Where Slurm puts the ranks: placement (packed or spread), cpus_per_rank, exclusive, and those of
+    modules, container, partition, constraint, gpu_type and switches that are given; empty without Slurm."""
+
+    @property
+    def placement(self) -> str:
+        """packed or spread; empty without Slurm."""
+        return str(self.site.get("placement", ""))
 
     @property
     def slug(self) -> str:
-        """A readable name: fabric, backend, GPUs and repeat."""
-        return f"{self.fabric['name']}-{self.backend['name']}-{self.gpus}-r{self.repeat}"
+        """A readable name: fabric, backend, GPUs, placement if it is spread, and repeat."""
+        spread = "-spread" if self.placement == "spread" else ""
+        return f"{self.fabric['name']}-{self.backend['name']}-{self.gpus}{spread}-r{self.repeat}"
 
     @property
     def demonstration(self) -> bool:

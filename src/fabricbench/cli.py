@@ -87,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     cell.add_argument("--timeout", type=float, default=300.0, help="seconds after which it is stopped")
     cell.add_argument("--accept-failures", type=int, default=0, help="1: a failure is a result")
     cell.add_argument("--neighbours", default="", help="idle interfaces that emulated nodes have as well")
+    cell.add_argument("--bootstrap", default="", help="the interface over which ranks meet, under Slurm")
+    cell.add_argument("--nodelist", default="", help="nodes that the cell may use, under Slurm")
+    cell.add_argument("--exclude", default="", help="nodes that it may not use")
     cell.set_defaults(run=_run_cell)
 
     mortem = commands.add_parser(
@@ -228,6 +231,9 @@ def _run_cell(options: argparse.Namespace) -> int:
         timeout_s=options.timeout,
         accept_failures=bool(options.accept_failures),
         neighbours=options.neighbours.split(),
+        bootstrap=options.bootstrap,
+        nodelist=options.nodelist,
+        exclude=options.exclude,
     )
 
 

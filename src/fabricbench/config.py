@@ -15,15 +15,14 @@ from fabricbench.campaign import (
     Comparison,
     Fabric,
     Matcher,
-    Scale,
     Workload,
 )
+from fabricbench.config_cluster import parse_cluster
 from fabricbench.config_environment import check_cells, check_variables
 from fabricbench.config_network import (
     check_shared,
     environment,
     parse_backend,
-    parse_binding,
     parse_fabric,
     quantity,
 )
@@ -100,7 +99,7 @@ class _Parser:
     def campaign(self) -> Campaign:
         """The campaign; of use only if there are no mistakes after it."""
         config = self._config
-        cluster = self._cluster()
+        cluster = parse_cluster(config["cluster"], self._given.get("cluster", {}), self._mistake)
         if config["campaign"] in _RESERVED_CAMPAIGNS:
             self._mistake("campaign", f"{config['campaign']!r} is a folder of reports/; take another name")
         for name in set(config["workloads"]) & set(_RESERVED_WORKLOADS):
@@ -111,7 +110,7 @@ class _Parser:
         }
         check_shared(fabrics, self._mistake)
         backends = {
-            name: parse_backend(name, value, self._mistake)
+            name: parse_backend(name, value, cluster, self._mistake)
             for name, value in sorted(config["backends"].items())
         }
         workloads = {name: self._workload(name, cluster) for name in sorted(config["workloads"])}
@@ -124,14 +123,14 @@ class _Parser:
             gpus=tuple(sorted(set(config["gpus"]))),
             repeats=config["repeats"],
             seed=config["seed"],
-            compare=self._comparisons(fabrics, backends),
+            compare=self._comparisons(fabrics, backends, cluster),
             margin=self._quantity(_positive_share, "margin", config["margin"], 0.05),
             pair_within_s=self._quantity(_positive_duration, "pair_within", config["pair_within"], 3600.0),
             allow_version_differences=config["allow_version_differences"],
             accept_failures=config["accept_failures"],
             environment=environment(config["environment"]),
-            only=self._matchers("only", config["only"], workloads.values()),
-            leave_out=self._matchers("except", config["except"], workloads.values()),
+            only=self._matchers("only", config["only"], workloads.values(), cluster),
+            leave_out=self._matchers("except", config["except"], workloads.values(), cluster),
         )
         check_variables(campaign, self._mistake)
         if not self.mistakes:  # or names and options may be wrong
@@ -144,17 +143,8 @@ class _Parser:
     def _quantity(self, parse: Callable[[Any], T], path: str, value: Any, fallback: T) -> T:
         return quantity(parse, path, value, fallback, self._mistake)
 
-    def _cluster(self) -> Cluster:
-        value = self._config["cluster"]
-        if value["kind"] != "emulated" and "scale" in self._given.get("cluster", {}):
-            self._mistake("cluster.scale", "only an emulated cluster is a scale model; remove it")
-        if value["kind"] == "host" and value["nodes"] != 1:
-            self._mistake("cluster.nodes", f"{value['nodes']}: kind host is this one machine; write 1")
-        binding = parse_binding(value["binding"], value["kind"], value["gpus_per_node"], self._mistake)
-        return Cluster(**{**value, "binding": binding, "scale": Scale(**value["scale"])})
-
     def _comparisons(
-        self, fabrics: Mapping[str, Fabric], backends: Mapping[str, Backend]
+        self, fabrics: Mapping[str, Fabric], backends: Mapping[str, Backend], cluster: Cluster
     ) -> tuple[Comparison, ...]:
         """The axes asked for, each once; fabrics from the first by name if none is."""
         libraries = {backend.options.get("library") for backend in backends.values()} - {None}
@@ -162,6 +152,7 @@ class _Parser:
             "fabric": sorted(fabrics),
             "backend": sorted(backends),
             "library": sorted(map(str, libraries)),
+            "placement": [*cluster.placement] if cluster.by_slurm else [],
         }
         asked = self._config["compare"] or [{"by": "fabric", "baseline": known["fabric"][0]}]
         for index, value in enumerate(asked):
@@ -201,8 +192,8 @@ class _Parser:
             only=(),
             leave_out=(),
         )
-        only = self._matchers(f"{path}.only", value["only"], [workload])
-        leave_out = self._matchers(f"{path}.except", value["except"], [workload])
+        only = self._matchers(f"{path}.only", value["only"], [workload], cluster)
+        leave_out = self._matchers(f"{path}.except", value["except"], [workload], cluster)
         return Workload(**{**vars(workload), "only": only, "leave_out": leave_out})
 
     def _params(self, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,7 +230,11 @@ class _Parser:
         return tuple(sorted(set(known if names is None else names)))
 
     def _matchers(
-        self, path: str, values: Sequence[Mapping[str, Any]], workloads: Iterable[Workload]
+        self,
+        path: str,
+        values: Sequence[Mapping[str, Any]],
+        workloads: Iterable[Workload],
+        cluster: Cluster,
     ) -> tuple[Matcher, ...]:
         """Matchers whose every value occurs in the grid of these workloads."""
         workloads = list(workloads)
@@ -249,6 +244,7 @@ class _Parser:
             "backend": set(self._config["backends"]),
             "gpus": {gpus for workload in workloads for gpus in workload.gpus},
             "repeat": set(range(1, max((workload.repeats for workload in workloads), default=0) + 1)),
+            "placement": {"packed", *cluster.placement} if cluster.by_slurm else set(),
         }
         matchers = []
         for index, value in enumerate(values):

@@ -34,7 +34,7 @@ _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _OPTIONS = {
     "gloo": (),
-    "mpi": ("library", "transport", "buffers", "gpudirect"),
+    "mpi": ("library", "transport", "buffers", "launch", "gpudirect"),
     "nccl": ("gpudirect", "algorithm", "protocol", "channels"),
 }
 _ALL_OPTIONS = tuple(dict.fromkeys(option for options in _OPTIONS.values() for option in options))
@@ -42,6 +42,11 @@ _NCCL_NAMES = {
     "algorithm": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
     "protocol": ("Simple", "LL", "LL128"),
 }
+_LAUNCH = {
+    **{"mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"},
+    **{"openmpi4": "pmix", "openmpi5": "pmix"},
+}
+"""How srun starts the ranks of each MPI library, unless told otherwise."""
 _BIND_WORDS = ("auto", "core", "none")
 
 
@@ -52,7 +57,7 @@ def parse_fabric(
     path = f"fabrics.{name}"
     value = value if cluster.kind in _ONLY_KIND else _subnet_in_place(value)
     kind = _kind(path, value, cluster, mistake)
-    mend = _interface_mend if cluster.kind in _ONLY_KIND else _real_interface_mend
+    mend = interface_mend if cluster.kind in _ONLY_KIND else _real_interface_mend
     interface = _names(f"{path}.interface", value["interface"], mend, mistake)
     adapter = _names(f"{path}.adapter", value["adapter"], _adapter_mend, mistake)
     _check_place(path, kind, value, given, cluster, mistake)
@@ -101,7 +106,7 @@ def check_shared(fabrics: Mapping[str, Fabric], mistake: Mistake) -> None:
             break
 
 
-def parse_backend(name: str, value: Mapping[str, Any], mistake: Mistake) -> Backend:
+def parse_backend(name: str, value: Mapping[str, Any], cluster: Cluster, mistake: Mistake) -> Backend:
     """A backend, with those defaults of its engine that don't depend on the fabric."""
     path, engine = f"backends.{name}", value["engine"]
     options = {option: value[option] for option in _ALL_OPTIONS if value[option] is not None}
@@ -112,6 +117,11 @@ def parse_backend(name: str, value: Mapping[str, Any], mistake: Mistake) -> Back
             mistake(f"{path}.{option}", f"{text}; remove it")
     if engine == "mpi":
         options = {"library": "mpich", "buffers": "host"} | options
+        if cluster.by_slurm:
+            options = {"launch": _LAUNCH[options["library"]]} | options
+        elif "launch" in options:
+            text = f"{options['launch']!r}: only cluster.kind slurm and allocation start ranks so"
+            mistake(f"{path}.launch", f"{text}; remove it")
         transports, transport = LIBRARIES[options["library"]], options.get("transport")
         if transport is not None and transport not in transports:
             text = f"{transport!r}: library {options['library']} sends by {' or '.join(transports)}"
@@ -276,7 +286,7 @@ def _names(
     return tuple(names)
 
 
-def _interface_mend(value: str) -> str | None:
+def interface_mend(value: str) -> str | None:
     """Why a text is no interface's name, with the mends for what other tools would take."""
     if value[:1] in ("^", "=", "!"):
         return "is a pattern of NCCL's; write the plain name (each library gets its own form of it)"
@@ -300,7 +310,7 @@ def _real_interface_mend(value: str) -> str | None:
         return f"is a subnet; write subnet: {value} instead"
     if value == "lo":
         return "is loopback, which reaches no other node; write the network's interface, as eth0"
-    return _interface_mend(value)
+    return interface_mend(value)
 
 
 def _adapter_mend(value: str) -> str | None:

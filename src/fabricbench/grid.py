@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabricbench.campaign import Backend, Campaign, Fabric, Workload
+from fabricbench.campaign import Backend, Campaign, Cluster, Fabric, Workload
 from fabricbench.cell import Cell, cell_id
 from fabricbench.code_key import code_key as package_code_key
 from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
@@ -74,12 +74,14 @@ class _Point(NamedTuple):
     gpus: int
     backend: str
     fabric: str
+    placement: str
+    """packed or spread; empty without Slurm."""
 
 
 def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_code_key) -> Grid:
-    """The grid of a campaign: blocks (repeats) first, within each the fabrics next to each other.
+    """The grid of a campaign: blocks (repeats) first, in each the fabrics and placements next to each other.
 
-    Which group of fabrics comes first in a block, and which fabric in a group, is drawn by the seed.
+    Which group of them comes first in a block, and which in a group, is drawn by the seed.
     `code_key` gives the key of (workload kind, launcher). Raises ConfigError when no cell can be measured.
     """
     cells = []
@@ -154,13 +156,21 @@ def write_grid(grid: Grid, path: Path) -> bool:
 
 def read_grid(path: Path) -> Grid:
     """The inverse of `write_grid`; raises FabricbenchError when the file isn't such a grid."""
+    return read_cells(path)[0]
+
+
+def read_cells(path: Path) -> tuple[Grid, dict[str, GridCell]]:
+    """The same, and its cells by the ids that the file gives them, which takes no time to make again."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
             raise FabricbenchError(f"{path}: grid schema {plain['schema']!r}, this version reads {SCHEMA}")
-        cells = (GridCell(Cell.from_json(c["cell"]), c["code_key"], c["timeout_s"]) for c in plain["cells"])
+        cells = {
+            str(c["id"]): GridCell(Cell.from_json(c["cell"]), c["code_key"], c["timeout_s"])
+            for c in plain["cells"]
+        }
         unsupported = (Unsupported(**row) for row in plain["unsupported"])
-        return Grid(plain["campaign"], tuple(cells), tuple(unsupported))
+        return Grid(plain["campaign"], tuple(cells.values()), tuple(unsupported)), cells
     except OSError as error:
         raise FabricbenchError(f"{path}: can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
@@ -171,17 +181,28 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
     """Every point that `only` and `except`, of the campaign and of its workload, leave in."""
     for workload in campaign.workloads.values():
         repeats = range(1, workload.repeats + 1)
-        for axes in product(repeats, workload.gpus, workload.backends, workload.fabrics):
-            repeat, gpus, backend, fabric = axes
-            point = _Point(repeat, workload.name, gpus, backend, fabric)
-            if _left_in(campaign, point) and _left_in(workload, point):
-                yield point
+        for gpus in workload.gpus:
+            placements = _placements(campaign.cluster, _placement(workload, gpus)[0])
+            for axes in product(repeats, workload.backends, workload.fabrics, placements):
+                repeat, backend, fabric, placement = axes
+                point = _Point(repeat, workload.name, gpus, backend, fabric, placement)
+                if _left_in(campaign, point) and _left_in(workload, point):
+                    yield point
+
+
+def _placements(cluster: Cluster, nodes: int) -> tuple[str, ...]:
+    """The ways to choose so many nodes; where there is but one, it is called packed."""
+    if not cluster.by_slurm:
+        return ("",)
+    only = nodes == 1 or (cluster.nodelist and nodes >= len(cluster.nodelist))
+    return ("packed",) if only else cluster.placement
 
 
 def _place(seed: int, point: _Point) -> tuple[int, bytes, bytes]:
     """Where a point stands in the order of running: a draw of its own, so that one more moves no other."""
     group = f"{seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
-    return point.repeat, _draw(group), _draw(f"{group} {point.fabric}")
+    spread = " spread" if point.placement == "spread" else ""
+    return point.repeat, _draw(group), _draw(f"{group} {point.fabric}{spread}")
 
 
 def _draw(text: str) -> bytes:
@@ -231,6 +252,8 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
         return f"{point.gpus} ranks don't fill nodes of {ranks_per_node}"
     if nodes > campaign.cluster.nodes:
         return f"needs {nodes} nodes, the cluster has {campaign.cluster.nodes}"
+    if campaign.cluster.nodelist and nodes > (left := len(campaign.cluster.nodelist)):
+        return f"needs {nodes} nodes, cluster.nodelist leaves {left}"
     if workload.kind == "cfd":
         try:
             process_grid(workload.params["cells"], point.gpus, workload.params["process_grid"])
@@ -261,7 +284,25 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
         device=workload.device,
         scale=vars(campaign.cluster.scale),
         repeat=point.repeat,
+        site=_site(campaign.cluster, workload, point.placement),
     )
+
+
+def _site(cluster: Cluster, workload: Workload, placement: str) -> dict[str, Any]:
+    """What may choose other machines or another stack under Slurm; not who pays, nor how long it may take."""
+    if not cluster.by_slurm:
+        return {}
+    site: dict[str, Any] = {
+        "placement": placement,
+        "cpus_per_rank": cluster.cpus_per_rank or workload.threads_per_rank,
+    }
+    given: dict[str, Any] = {"modules": list(cluster.modules), "container": cluster.container}
+    if cluster.kind == "slurm":
+        site["exclusive"] = cluster.slurm.exclusive
+        given |= {key: getattr(cluster.slurm, key) for key in ("partition", "constraint", "switches")}
+        if workload.device == "cuda" and cluster.slurm.gpus_by != "none":
+            given["gpu_type"] = cluster.slurm.gpu_type
+    return site | {key: value for key, value in given.items() if value}
 
 
 def _backend(backend: Backend, kind: str) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from fabricbench.campaign import Cluster
 from fabricbench.cell import Cell
 from fabricbench.errors import RecordError
 from fabricbench.grid import Grid, GridCell, Unsupported
 from fabricbench.record import Record, failure_path, read_record, write_record
+from fabricbench.slurm_job import minutes
 
 UNREADABLE = ".unreadable"
 DONE, MISSING, IS_UNREADABLE = "done", "missing", "unreadable"
@@ -39,10 +41,25 @@ class CellPlan:
     measured: bool
     """Whether `seconds` comes from a record (of this cell, or of its workload and GPU count)."""
 
+    gpus_held: int
+    """GPUs that nobody else can use meanwhile."""
+    most_s: float
+    """When it is stopped at the latest: its time-out, or the time limit of its job."""
+
     @property
     def node_hours(self) -> float:
         """Nodes times hours."""
         return self.cell.cell.nodes * self.seconds / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPUs held times hours."""
+        return self.gpus_held * self.seconds / 3600
+
+    @property
+    def most_node_hours(self) -> float:
+        """Nodes times the hours until it is stopped."""
+        return self.cell.cell.nodes * self.most_s / 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +71,13 @@ class Plan:
     stale: tuple[Path, ...]
     """Record files that the grid doesn't name (any more)."""
     unsupported: tuple[Unsupported, ...]
+    by_slurm: bool = False
+    """Whether node-hours are somebody's account."""
 
 
 def plan(grid: Grid, results: Path) -> Plan:
     """How every cell of a grid stands, from the files below `results`."""
-    campaign = grid.campaign["name"]
+    campaign, cluster = grid.campaign["name"], Cluster.from_json(grid.campaign["cluster"])
     durations: dict[str, float] = {}
     alike: dict[tuple[str, int], list[float]] = {}
     standing = []
@@ -74,10 +93,36 @@ def plan(grid: Grid, results: Path) -> Plan:
         known = durations.get(cell.id, means.get((cell.cell.workload, cell.cell.gpus)))
         seconds = estimate(cell.cell) if known is None else known
         cells.append(
-            CellPlan(cell=cell, state=state, reason=reason, seconds=seconds, measured=known is not None)
+            CellPlan(
+                cell=cell,
+                state=state,
+                reason=reason,
+                seconds=seconds,
+                measured=known is not None,
+                gpus_held=_gpus_held(cell.cell, cluster),
+                most_s=_most_s(cell, cluster),
+            )
         )
     stale = _stale(grid, results / campaign)
-    return Plan(campaign=campaign, cells=tuple(cells), stale=stale, unsupported=grid.unsupported)
+    return Plan(
+        campaign=campaign,
+        cells=tuple(cells),
+        stale=stale,
+        unsupported=grid.unsupported,
+        by_slurm=cluster.by_slurm,
+    )
+
+
+def _gpus_held(cell: Cell, cluster: Cluster) -> int:
+    """All of its nodes where it has these to itself; otherwise those that it computes on."""
+    if cluster.kind == "allocation" or (cluster.kind == "slurm" and cluster.slurm.exclusive):
+        return cell.nodes * cluster.gpus_per_node
+    return cell.gpus if cell.device == "cuda" else 0
+
+
+def _most_s(cell: GridCell, cluster: Cluster) -> float:
+    """When a cell is stopped at the latest."""
+    return 60.0 * minutes(cluster, cell.timeout_s) if cluster.kind == "slurm" else cell.timeout_s
 
 
 def estimate(cell: Cell) -> float:
@@ -98,7 +143,7 @@ def render_plan(plan: Plan) -> str:
     lines = [f"campaign {plan.campaign}: {_count(len(plan.cells), 'cell')}", ""]
     lines += _table(plan)
     todo = [cell for cell in plan.cells if cell.state != DONE]
-    lines += ["", f"to run: {_cost(todo)}"]
+    lines += ["", f"to run: {_cost(todo, plan.by_slurm)}"]
     troubled = [cell for cell in plan.cells if cell.reason and cell.state != DONE]
     accepted = [cell for cell in plan.cells if cell.reason and cell.state == DONE]
     if troubled:
@@ -255,15 +300,22 @@ def _row(name: str, cells: Iterable[CellPlan]) -> tuple[str, ...]:
     )
 
 
-def _cost(cells: list[CellPlan]) -> str:
-    """What cells take, and how that is known."""
+def _cost(cells: list[CellPlan], by_slurm: bool) -> str:
+    """What cells take, and how that is known; of a cluster's nodes also what they may take at most."""
     if not cells:
         return "nothing"
     guessed = sum(not cell.measured for cell in cells)
     basis = f"estimated, for {guessed} without any measurement" if guessed else "as measured before"
     hours = sum(cell.node_hours for cell in cells)
     time = _time(sum(cell.seconds for cell in cells))
-    return f"{_count(len(cells), 'cell')}, {time}, {hours:.2f} node-hours ({basis})"
+    text = f"{_count(len(cells), 'cell')}, {time}, {hours:.2f} node-hours"
+    if by_slurm and (gpus := sum(cell.gpu_hours for cell in cells)):
+        text += f", {gpus:.2f} GPU-hours"
+    text += f" ({basis})"
+    if by_slurm:
+        most = sum(cell.most_node_hours for cell in cells)
+        text += f"; at most {most:.2f} node-hours by the time limits"
+    return text
 
 
 def _time(seconds: float) -> str:

@@ -52,7 +52,16 @@ class Mislabelled(RankError):
 
 
 def run_cell(
-    cell: Cell, code_key: str, path: Path, *, timeout_s: float, accept_failures: bool, neighbours: list[str]
+    cell: Cell,
+    code_key: str,
+    path: Path,
+    *,
+    timeout_s: float,
+    accept_failures: bool,
+    neighbours: list[str],
+    bootstrap: str = "",
+    nodelist: str = "",
+    exclude: str = "",
 ) -> int:
     """Run `cell`, write its record to `path`, and return the exit status.
 

@@ -20,6 +20,8 @@ _SECONDS = {
     "h": 3600.0,
 }
 _BYTES = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_MEMORY = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_MOST_MEMORY_MIB = 2**30
 _LOWEST_RATE_BIT_S = 1000
 _HIGHEST_RATE_BIT_S = 10**15
 _LONGEST_S = 365 * 24 * 3600.0
@@ -88,6 +90,20 @@ def parse_bytes(value: float | str) -> int:
     if size < 1 or size != int(size):
         raise ValueError("must be a whole number of bytes, from 1")
     return int(size)
+
+
+def parse_memory_mib(value: float | str) -> int:
+    """A node's memory in MiB: bytes, or a text such as '64 GB' (1 GB is 1024 MB)."""
+    number, unit = _split(value, "a size; write it as 64 GB, or all")
+    unit = unit.replace("i", "")
+    if unit not in _MEMORY:
+        raise ValueError(f"unit {unit!r} is not one of B, MB, GB, TB (1 GB is 1024 MB)")
+    mib = math.ceil(number * _MEMORY[unit] / 2**20)
+    if not unit and mib < 2:
+        raise ValueError("is a number of bytes, and less than a job needs; write the unit, as in 64 GB")
+    if not 1 <= mib <= _MOST_MEMORY_MIB:
+        raise ValueError("is no node's memory; mend number or unit")
+    return mib
 
 
 def parse_sizes(value: str | list[float | str], step: int) -> list[int]:

@@ -4,20 +4,25 @@ Imported while Snakemake parses, on every node of a cluster as well: keep it lig
 """
 
 import os
-import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter, Signature
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-from fabricbench.config import load_config, parse_config
+from fabricbench import slurm_job
+from fabricbench.campaign import Cluster
 from fabricbench.errors import FabricbenchError as UserError
-from fabricbench.grid import GridCell, expand, write_grid
+from fabricbench.grid import Grid, GridCell, read_cells, write_grid
+from fabricbench.nodelist import expand_nodelist
 from fabricbench.plan import set_aside_unreadable
+from fabricbench.snakemake_call import Call, this_call
 
-__all__ = ["Prepared", "UserError", "prepare"]
+__all__ = ["Prepared", "UserError", "prepare", "prepare_job", "this_call"]
 
 FRAMES = (
     *("cells", "samples", "differences", "series", "ranks", "scaling"),
@@ -28,6 +33,16 @@ TABLES = (
     "facts.json",
 )
 PACKAGE = Path(__file__).parent
+_MEMORY = ("mem_mb", "mem", "mem_mb_per_cpu", "mem_mib")
+PROFILES = {
+    **dict.fromkeys(("emulated", "host"), "profiles/local"),
+    **{"slurm": "profiles/slurm", "allocation": "profiles/allocation"},
+}
+"""The profile for each kind of cluster."""
+
+
+Bound = int | str | Callable[[Any], int | str | None]
+"""A Snakemake resource: the same for all cells, or a function of the wildcards."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +50,59 @@ class Prepared:
     """A campaign as its rules see it."""
 
     name: str
+    cluster: Cluster
     cells: Mapping[str, GridCell]
     """By id, which is the record's path below results/<campaign>/ without its ending."""
-    priorities: Mapping[str, int]
-    """By id: what Snakemake runs first, so that blocks run as the grid has them."""
+    wanted: Sequence[str]
+    """Ids of the cells that the tables need; none in a job on a node, which is asked for its own cell."""
     interfaces: str
     """All interfaces of an emulated node, as words."""
     accept_failures: bool
-    set_aside: list[str]
-    """A line for every unreadable record that was moved away."""
+    defaults: Mapping[str, int | str]
+    """Resources that a profile gives to every cell."""
     command: str
     """What to type to run this campaign."""
     tables: tuple[str, ...] = TABLES
+
+    @cached_property
+    def priorities(self) -> Mapping[str, int]:
+        """By id: what Snakemake runs first, so that blocks run as the grid has them."""
+        return {identity: len(self.cells) - place for place, identity in enumerate(self.cells)}
+
+    @cached_property
+    def resources(self) -> dict[str, Bound]:
+        """Snakemake's resources of rule cell. One that some cells lack is None for them."""
+        cluster = self.cluster
+        # Snakemake would ask for 1000 MB where nobody said anything; 0 leaves memory to the site.
+        said = self.defaults.keys() & _MEMORY or cluster.kind != "slurm"
+        unsaid: slurm_job.Resources = {} if said else {"mem_mb": 0}
+        jobs = {
+            key: unsaid
+            | slurm_job.resources(cluster, cell.cell, cell.timeout_s)
+            | {"timeout_s": ceil(cell.timeout_s)}
+            for key, cell in self.cells.items()
+        }
+        bound: dict[str, Bound] = {} if cluster.kind == "slurm" else {"machine": 1}
+        for name in dict.fromkeys(name for job in jobs.values() for name in job):
+            values = {key: job.get(name) for key, job in jobs.items()}
+            first = next(iter(values.values()))
+            # Snakemake asks functions again and again, of all waiting cells.
+            same = first is not None and all(value == first for value in values.values())
+            bound[name] = first if same and first is not None else _Lookup(values)
+        return bound | {
+            "accept_failures": int(self.accept_failures),
+            "neighbours": self.interfaces,
+            "bootstrap": cluster.bootstrap or "",
+            "nodelist": ",".join(cluster.nodelist),
+            "exclude": ",".join(cluster.exclude),
+        }
+
+    @property
+    def partial(self) -> str:
+        """What asks Slurm, before the partial page is made, why jobs left no reason; it never fails."""
+        if self.cluster.kind != "slurm":
+            return ""
+        return f"python -m fabricbench post-mortem --grid results/{self.name}/grid.json || true; "
 
     @property
     def analysis_code(self) -> list[str]:
@@ -59,38 +115,135 @@ class Prepared:
         return files_of(PACKAGE / "report", "*.py")
 
 
-def prepare(config: Mapping[str, Any], files: Sequence[str], results: Path, *, may_write: bool) -> Prepared:
+class _Lookup:
+    """A function of wildcards that looks a cell up.
+
+    Its signature is there ready-made: Snakemake inspects it at every call, which takes far longer than that.
+    """
+
+    __signature__ = Signature([Parameter("wildcards", Parameter.POSITIONAL_OR_KEYWORD)])
+
+    def __init__(self, values: Mapping[str, int | str | None]) -> None:
+        self._values = values
+
+    def __call__(self, wildcards: Any) -> int | str | None:
+        return self._values[wildcards.cell]
+
+
+def prepare(
+    config: Mapping[str, Any], files: Sequence[str], results: Path, call: Call, say: Callable[[str], None]
+) -> Prepared:
     """Parse the config, expand the grid, and leave results/<campaign>/grid.json for the rules behind.
 
     `files` are where the config is from: read again, since Snakemake's own reader takes doubled keys and
-    names like `on` for what YAML makes of them. `may_write`: not for a dry run, which may go beside a real
-    one, and not for the jobs that Snakemake starts, which parse the Snakefile as well.
-    Raises ConfigError with one line per mistake.
+    names like `on` for what YAML makes of them. What is done beside, and why, goes to `say` line by line.
+    Raises ConfigError with one line per mistake, and other errors for what is no place to run it.
     """
+    from fabricbench.config import load_config, parse_config
+    from fabricbench.grid import expand
+
     load_config([Path(file) for file in files])
     campaign = parse_config(config)
-    if campaign.cluster.kind in ("slurm", "allocation"):
-        raise UserError(
-            f"cluster.kind: {campaign.cluster.kind}: its cells can't be started yet; `fabricbench plan`, "
-            "`select` and `doctor` work on this config"
-        )
+    if call.runs and (reason := why_not_here(campaign.cluster, call.executor, os.environ)):
+        raise UserError(reason)
     grid = expand(campaign)
-    set_aside = []
-    if may_write:
-        set_aside = set_aside_unreadable(grid, results)
-        write_grid(grid, results / campaign.name / "grid.json")
-    elif not (results / campaign.name / "grid.json").exists():
-        write_grid(grid, results / campaign.name / "grid.json")  # or there is nothing to plan with
+    place = results / campaign.name / "grid.json"
+    if call.may_write:
+        for line in set_aside_unreadable(grid, results):
+            say(line)
+        write_grid(grid, place)
+    elif not place.exists():
+        write_grid(grid, place)  # or there is nothing to plan with
+    if call.runs and campaign.cluster.kind == "slurm":
+        _look_at_slurm(grid, campaign.cluster, results, call, say)
     interfaces = dict.fromkeys(name for fabric in campaign.fabrics.values() for name in fabric.interface)
     return Prepared(
         name=campaign.name,
-        cells={cell.id: cell for cell in grid.cells},
-        priorities={cell.id: len(grid.cells) - place for place, cell in enumerate(grid.cells)},
+        cluster=campaign.cluster,
+        cells=(cells := {cell.id: cell for cell in grid.cells}),
+        wanted=list(cells),
         interfaces=" ".join(interfaces),
         accept_failures=campaign.accept_failures,
-        set_aside=set_aside,
-        command=shlex.join(["snakemake", "--profile", "profiles/local", "--configfile", *files]),
+        defaults=call.defaults,
+        command=shlex.join(
+            ["snakemake", "--profile", PROFILES[campaign.cluster.kind], "--configfile", *files]
+        ),
     )
+
+
+def prepare_job(config: Mapping[str, Any], results: Path) -> Prepared:
+    """The same for a job that Snakemake started on a node: from the grid that the call left behind.
+
+    The config may have been edited since. Nothing is checked again, as every cell would pay for it.
+    """
+    grid, cells = read_cells(results / str(config.get("campaign", "default")) / "grid.json")
+    fabrics = grid.campaign["fabrics"].values()
+    interfaces = dict.fromkeys(name for fabric in fabrics for name in fabric["interface"])
+    return Prepared(
+        name=grid.campaign["name"],
+        cluster=Cluster.from_json(grid.campaign["cluster"]),
+        cells=cells,
+        wanted=(),
+        interfaces=" ".join(interfaces),
+        accept_failures=grid.campaign["accept_failures"],
+        defaults={},
+        command="",
+    )
+
+
+def why_not_here(cluster: Cluster, executor: str, environment: Mapping[str, str]) -> str | None:
+    """Why a campaign's cells can't be started by this executor, or in this place; None when they can."""
+    kind, wanted = cluster.kind, "slurm" if cluster.kind == "slurm" else "local"
+    if executor != wanted and cluster.by_slurm:
+        started = "as jobs of Slurm" if kind == "slurm" else "inside one allocation"
+        return (
+            f"cluster.kind: {kind}: its cells are started {started}, not by Snakemake's executor {executor}; "
+            f"call snakemake with --profile {PROFILES[kind]}"
+        )
+    if kind != "allocation":
+        return None
+    if "SLURM_JOB_ID" not in environment:
+        return (
+            f"cluster.kind: allocation: this is no Slurm allocation; get one, as "
+            f"`salloc --exclusive --nodes={cluster.nodes}`, and call snakemake in it"
+        )
+    given = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
+    try:
+        names = expand_nodelist(given)
+    except ValueError:
+        names = []
+    allowed = set(cluster.nodelist or names) - set(cluster.exclude)
+    usable = [name for name in names if name in allowed]
+    if names and len(usable) < cluster.nodes:
+        limits = " and ".join(f"cluster.{key}" for key in ("nodelist", "exclude") if getattr(cluster, key))
+        return (
+            f"cluster.nodes: {cluster.nodes}: this allocation ({given}) has {len(usable)}"
+            f"{f' that {limits} leave' if limits else ''}; get a larger one, or lower cluster.nodes"
+        )
+    return None
+
+
+def _look_at_slurm(
+    grid: Grid, cluster: Cluster, results: Path, call: Call, say: Callable[[str], None]
+) -> None:
+    """End what a killed call left in Slurm, then ask whether it would take what is missing."""
+    from fabricbench.leftovers import end_leftovers
+    from fabricbench.scheduler import refusals
+
+    for line in end_leftovers(grid, Path.cwd()):
+        say(line)
+    plain = {name: value for name, value in call.defaults.items() if value != ""}
+    asked: dict[tuple[str, ...], str] = {}
+    for cell in grid.cells:
+        if not cell.path(results, grid.campaign["name"]).exists():
+            job = plain | slurm_job.resources(cluster, cell.cell, cell.timeout_s)
+            arguments = tuple(slurm_job.sbatch_arguments(job))
+            where = (
+                f"{cell.cell.gpus} ranks on {cell.cell.nodes} {'node' if cell.cell.nodes == 1 else 'nodes'}"
+            )
+            asked.setdefault(arguments, f"{cell.cell.workload}, {where}")
+    if refused := refusals([(what, list(arguments)) for arguments, what in asked.items()]):
+        raise UserError("\n".join(refused))
 
 
 def use_this_python(checkout: Path) -> None:
@@ -101,11 +254,6 @@ def use_this_python(checkout: Path) -> None:
     for name, first in (("PATH", Path(sys.executable).parent), ("PYTHONPATH", checkout / "src")):
         rest = [folder for folder in os.environ.get(name, "").split(os.pathsep) if folder]
         os.environ[name] = os.pathsep.join([str(first), *rest])
-
-
-def is_dry_run(arguments: Sequence[str]) -> bool:
-    """Whether Snakemake was called for a dry run; while the Snakefile is parsed it doesn't say so itself."""
-    return any(re.fullmatch(r"--dry-?run|-[A-Za-z]*n[A-Za-z]*", argument) for argument in arguments)
 
 
 def files_of(folder: Path, pattern: str = "*") -> list[str]:

@@ -168,3 +168,26 @@ def test_emulated_is_never_set_against_real() -> None:
     cells = cells_of({"ethernet": [1], "opa": [1]})
     for column, values in (("emulated", [True, False]), ("params", ["{}", '{"a":1}']), ("unit", ["a", "b"])):
         assert found(cells.assign(**{column: values})).comparisons.empty
+
+
+def by_placement() -> pd.DataFrame:
+    """Two repeats of packed and of spread cells of one fabric, on other nodes, a minute apart."""
+    cells = cells_of({"packed": [1, 2], "spread": [1, 2]})
+    nodes = cells["fabric"].map({"packed": "n0,n1", "spread": "n0,n2"})
+    return with_ids(cells.assign(placement=cells["fabric"], fabric="opa", node_set=nodes))
+
+
+def test_placements_are_compared_on_other_nodes() -> None:
+    """That the nodes differ is the question; a block is then what ran close together."""
+    cells = by_placement()
+    blocks = find(cells, "placement", "packed")
+    assert blocks.comparisons[["baseline", "other", "fabric"]].values.tolist() == [
+        ["packed", "spread", "opa"]
+    ]
+    assert repeats(blocks, cells) == [[1, 1], [2, 2]]
+    assert blocks.unpaired.empty
+
+
+def test_fabrics_are_compared_at_one_placement() -> None:
+    """A packed cell of one fabric is never set against a spread one of another."""
+    assert "placement" in held_equal(by_placement(), "fabric")

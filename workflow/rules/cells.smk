@@ -12,15 +12,16 @@ rule cell:
     priority: priority_of
     conda:
         "../envs/fabricbench.yaml"
+    envmodules:
+        *CAMPAIGN.cluster.modules,
     resources:
-        machine=1,
-        timeout_s=timeout_s,
-        accept_failures=int(CAMPAIGN.accept_failures),
-        neighbours=CAMPAIGN.interfaces,
+        **CAMPAIGN.resources,
     params:
         cell=canonical_cell,
     message:
         "{wildcards.cell}"
     shell:
         "exec python -m fabricbench run-cell --cell {params.cell:q} --record {output:q} --timeout {resources.timeout_s}"
-        " --accept-failures {resources.accept_failures} --neighbours {resources.neighbours:q} > {log:q} 2>&1"
+        " --accept-failures {resources.accept_failures} --neighbours {resources.neighbours:q}"
+        " --bootstrap={resources.bootstrap:q} --nodelist={resources.nodelist:q} --exclude={resources.exclude:q}"
+        " > {log:q} 2>&1"

@@ -11,6 +11,7 @@ rule collect:
         expand("{results}/tables/{table}", results=RESULTS, table=CAMPAIGN.tables),
     log:
         f"{RESULTS}/logs/collect.log",
+    localrule: True  # seconds of work, which aren't worth a wait in a queue
     conda:
         "../envs/fabricbench.yaml"
     params:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from math import ceil
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -16,21 +15,22 @@ from fabricbench import workflow as campaign_of
 campaign_of.use_this_python(CHECKOUT)
 
 try:
-    CAMPAIGN = campaign_of.prepare(
-        config,
-        [os.path.relpath(file) for file in workflow.configfiles],
-        Path("results"),
-        may_write=workflow.is_main_process and not campaign_of.is_dry_run(sys.argv),
-    )
+    if workflow.is_main_process:
+        CAMPAIGN = campaign_of.prepare(
+            config,
+            [os.path.relpath(file) for file in workflow.configfiles],
+            Path("results"),
+            campaign_of.this_call(sys.argv[1:]),
+            logger.warning,
+        )
+    else:
+        CAMPAIGN = campaign_of.prepare_job(config, Path("results"))
 except campaign_of.UserError as error:
     raise WorkflowError(str(error)) from None
 
-for line in CAMPAIGN.set_aside:
-    logger.warning(line)
-
 RESULTS = f"results/{CAMPAIGN.name}"
 REPORT = f"reports/{CAMPAIGN.name}"
-RECORDS = expand("{results}/{cell}.json", results=RESULTS, cell=CAMPAIGN.cells)
+RECORDS = [f"{RESULTS}/{cell}.json" for cell in CAMPAIGN.wanted]
 TEMPLATES = campaign_of.files_of(CHECKOUT / "reports" / "templates")
 
 
@@ -40,10 +40,6 @@ def canonical_cell(wildcards):
 
 def priority_of(wildcards):
     return CAMPAIGN.priorities[wildcards.cell]
-
-
-def timeout_s(wildcards):
-    return ceil(CAMPAIGN.cells[wildcards.cell].timeout_s)
 
 
 def folder_of_outputs(wildcards, output):

@@ -14,6 +14,7 @@ rule report:
         f"{REPORT}/index.html",
     log:
         f"{RESULTS}/logs/report.log",
+    localrule: True
     conda:
         "../envs/fabricbench.yaml"
     params:
@@ -31,7 +32,7 @@ rule report:
 # Never a rule's declared output: a page so made would count as up to date later. The page comes first, and not
 # from tables: a full disk may be why cells failed.
 PARTIAL_REPORT = (
-    f"python -m fabricbench render --grid {RESULTS}/grid.json --command {shlex.quote(CAMPAIGN.command)}"
+    f"{CAMPAIGN.partial}python -m fabricbench render --grid {RESULTS}/grid.json --command {shlex.quote(CAMPAIGN.command)}"
     f" --templates {shlex.quote(str(Path(TEMPLATES[0]).parent))} --page {REPORT}/partial.html --partial"
     f" && echo 'Not all cells could be measured. What there is, and why: {REPORT}/partial.html'"
     f" && python -m fabricbench collect --grid {RESULTS}/grid.json --tables {RESULTS}/partial"

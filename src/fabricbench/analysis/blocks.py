@@ -17,7 +17,7 @@ from scipy import optimize
 
 HELD = (
     *("workload", "kind", "model_or_case", "fabric", "backend", "engine", "gpus", "nodes", "ranks_per_node"),
-    *("device", "scale_bytes", "scale_time", "params", "unit", "emulated", "demonstration"),
+    *("placement", "device", "scale_bytes", "scale_time", "params", "unit", "emulated", "demonstration"),
     *("metric", "bytes"),
 )
 """Columns of which two cells must share the value to be compared, as far as the table has them."""
@@ -33,6 +33,8 @@ DEPENDENT = {
 VERSIONS_ASKED = ("library", "versions")
 """Axes along which versions differ because that is the question."""
 NAMES_A_LIBRARY = ("backend", "engine", *VERSIONS_ASKED)
+ON_OTHER_NODES = ("placement",)
+"""Axes along which the nodes differ because that is the question."""
 SIDES = ("baseline", "other")
 
 PAIR_WITHIN_S = 3600.0
@@ -251,6 +253,8 @@ def _match(
 ) -> tuple[list[tuple[int, int]], list[tuple[str, int, str]]]:
     """Pairs of indices in order of time, and (side, row, why) of what has no partner."""
     same_nodes = (first.node_set[:, None] == second.node_set[None, :]) & (first.node_set != "")[:, None]
+    if by in ON_OTHER_NODES:
+        same_nodes = (first.node_set != "")[:, None] & (second.node_set != "")[None, :]
     apart_s = np.abs(first.start_s[:, None] - second.start_s[None, :])
     near = apart_s <= within_s  # false where a start is unknown
     same_versions = np.ones_like(near)

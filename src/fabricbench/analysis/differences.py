@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from fabricbench.analysis.names import by_node, condensed, in_order, natural
+from fabricbench.analysis.names import by_node, condensed, in_order, natural, way
+from fabricbench.cell import Cell
 from fabricbench.errors import ConfigError
 from fabricbench.fabrics.selection import environment
 from fabricbench.record import Record
@@ -64,9 +65,7 @@ def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFra
     for record in records:
         cell = record.cell
         if record.status == "ok" and not cell.demonstration:
-            sides.setdefault(
-                (cell.workload, cell.backend["name"], cell.gpus, cell.fabric["name"]), []
-            ).append(record)
+            sides.setdefault(_key(cell), []).append(record)
     baseline = fabrics[0] if fabrics else ""
     workloads = dict.fromkeys(workload for workload, *_ in sides)
     others = sorted({key[1:3] for key in sides})
@@ -89,10 +88,7 @@ def between(this: Iterable[Record], that: Iterable[Record], names: tuple[str, st
     sides: tuple[dict[Any, list[Record]], dict[Any, list[Record]]] = ({}, {})
     for records, side in zip((this, that), sides, strict=True):
         for record in records:
-            cell = record.cell
-            side.setdefault((cell.workload, cell.backend["name"], cell.gpus, cell.fabric["name"]), []).append(
-                record
-            )
+            side.setdefault(_key(record.cell), []).append(record)
     rows = []
     for key in [key for key in sides[0] if key in sides[1]]:
         workload, backend, gpus, fabric = key
@@ -100,6 +96,11 @@ def between(this: Iterable[Record], that: Iterable[Record], names: tuple[str, st
         pair |= {"fabric": f"{fabric} of {names[0]}", "baseline": f"{fabric} of {names[1]}"}
         rows += [pair | found for found in _of_pair(sides[0][key], sides[1][key])]
     return pd.DataFrame(rows, columns=list(DIFFERENCE_DTYPES)).astype(DIFFERENCE_DTYPES)
+
+
+def _key(cell: Cell) -> tuple[str, str, int, str]:
+    """What one side of a comparison of fabrics has in common."""
+    return cell.workload, way(cell.backend["name"], cell.placement), cell.gpus, cell.fabric["name"]
 
 
 def _of_pair(this: list[Record], that: list[Record]) -> list[dict[str, Any]]:

@@ -7,6 +7,14 @@ from functools import lru_cache
 _COUNTED = re.compile(r"(.*?)(\d+)(\D*)")
 
 
+SPREAD = ", spread"
+
+
+def way(backend: str, placement: str) -> str:
+    """How ranks communicate and where they are: `mpi`, or `mpi, spread` on nodes far apart."""
+    return f"{backend}{SPREAD}" if placement == "spread" else backend
+
+
 @lru_cache(maxsize=65536)
 def natural(text: str) -> list[tuple[int, str]]:
     """A key that sorts n2 before n10, and regardless of case."""

@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 
 from fabricbench.analysis.headline import MICRO_METRICS, bus_factor
+from fabricbench.analysis.names import SPREAD
 from fabricbench.analysis.stats import ok
 
 SCALED_KINDS = ("train", "cfd")
-ANY_FABRIC = ["workload", "backend"]
-SHARED = [*ANY_FABRIC, "fabric"]
+ANY_FABRIC = ["workload", "itself"]
+OWN = [*ANY_FABRIC, "fabric"]
+SHARED = ["workload", "backend", "fabric"]
 CURVE_KEY = ["workload", "backend", "gpus", "fabric", "metric", "bytes"]
 CURVE_COLUMNS = [
     *CURVE_KEY,
@@ -30,13 +32,15 @@ def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
     """
     scaled = ok(cells)
     scaled = scaled[scaled["kind"].isin(SCALED_KINDS)]
+    # One GPU has no placement, so the reference of what is spread is packed: see report/placed.py.
+    scaled = scaled.assign(itself=scaled["backend"].str.removesuffix(SPREAD))
     one = scaled[scaled["gpus"] == 1]
-    own = one.groupby(SHARED, as_index=False).agg(on_own=("value", "median"))
+    own = one.groupby(OWN, as_index=False).agg(on_own=("value", "median"))
     on_any = one.groupby(ANY_FABRIC, as_index=False).agg(on_any=("value", "median"))
-    joined = scaled.merge(own, on=SHARED, how="left").merge(on_any, on=ANY_FABRIC, how="left")
+    joined = scaled.merge(own, on=OWN, how="left").merge(on_any, on=ANY_FABRIC, how="left")
     reference = joined["on_own"].fillna(joined["on_any"])
     share = joined["value"] / joined["gpus"].astype(float) / reference
-    return joined.drop(columns=["on_own", "on_any"]).assign(efficiency=share)
+    return joined.drop(columns=["on_own", "on_any", "itself"]).assign(efficiency=share)
 
 
 def scaling(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:

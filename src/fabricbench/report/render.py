@@ -20,6 +20,7 @@ from fabricbench.report import proven, setting, steadiness, words
 from fabricbench.report.compared import comparison_sections
 from fabricbench.report.heatmap import heatmap
 from fabricbench.report.panels import message_groups, scaling_groups
+from fabricbench.report.placed import placed
 
 Json = Mapping[str, Any]
 
@@ -81,6 +82,7 @@ def render(
 
 def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: bool) -> dict[str, Any]:
     """All that the template shows, as texts and small frozen objects."""
+    tables = placed(tables)
     cells = tables.cells
     campaign = grid["campaign"]
     fabrics = fabric_order(grid)
