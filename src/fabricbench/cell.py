@@ -55,6 +55,10 @@ class Cell:
     """{bytes: S, time: D}: bytes are divided by S, times multiplied by D; both 1 if nothing is scaled."""
     repeat: int
     """1, 2, …: the block this measurement belongs to."""
+    site: Json = field(default_factory=dict)
+    """What can choose other machines or software on a cluster, {} for kinds emulated and host: placement,
+    and those of modules, container, cpus_per_rank, partition, constraint, gpu_type, exclusive, switches
+    that the config gives."""
 
     @property
     def slug(self) -> str:
