@@ -5,6 +5,7 @@ measures something else. One JSON line each way over TCP; the connection stays o
 ranks run, so that a rank whose launcher is gone ends, and needs no thread for it.
 """
 
+import contextlib
 import fcntl
 import hmac
 import ipaddress
@@ -139,14 +140,13 @@ class Rollcall:
             key.data(key.fileobj)
 
     def _accept(self, server: socket.socket) -> None:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        connection.setblocking(False)
-        keep_alive(connection)
-        self._unread[connection] = b""
-        self.selector.register(connection, selectors.EVENT_READ, self._read)
+        with contextlib.suppress(OSError):  # until nobody waits any more
+            while True:
+                connection, _ = server.accept()
+                connection.setblocking(False)
+                keep_alive(connection)
+                self._unread[connection] = b""
+                self.selector.register(connection, selectors.EVENT_READ, self._read)
 
     def _read(self, connection: socket.socket) -> None:
         try:
