@@ -10,10 +10,10 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock
 INSTALLED := .venv/.installed
 
-.PHONY: help setup report plan test lint format lock clean
+.PHONY: help setup report plan test lint format cluster cluster-down lock clean
 
 help:  ## List all targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 setup: $(INSTALLED)  ## Create .venv with the exact versions of requirements.lock
 
@@ -50,6 +50,12 @@ format: setup  ## Format everything
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/snakefmt Snakefile workflow
+
+cluster: setup  ## Start a whole Slurm cluster on this machine, to try things on (needs root; docs/testbed.md)
+	@$(BIN)/python -m fabricbench.testbed up
+
+cluster-down: setup  ## End it
+	@$(BIN)/python -m fabricbench.testbed down
 
 lock: setup  ## Write requirements.lock and workflow/envs from what .venv holds
 	{ echo "# Exact versions, used as constraints: make setup. Renewed by make lock."; \

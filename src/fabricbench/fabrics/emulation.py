@@ -81,22 +81,32 @@ class Node:
         """Move the calling (single-threaded) process into this node, its working directory kept."""
         here = os.getcwd()
         for kind, descriptor in self.namespaces.items():
-            _check(
-                _libc.setns(descriptor, NODE_NAMESPACES[kind]), f"enter the {kind} namespace of {self.name}"
-            )
+            enter_namespace(descriptor, NODE_NAMESPACES[kind], f"enter the {kind} namespace of {self.name}")
         with contextlib.suppress(OSError):  # a mount namespace begins at its root, and hides /dev/shm
             os.chdir(here)
 
 
-def _check(result: int, what: str) -> None:
+def unshare(flags: int, what: str) -> None:
+    """Namespaces of the kinds in `flags` for the calling process. Raises OSError that says `what`."""
+    check(_libc.unshare(flags), what)
+
+
+def enter_namespace(descriptor: int, flag: int, what: str) -> None:
+    """Move the calling process (kind PID: its next children) into a namespace. Raises OSError."""
+    check(_libc.setns(descriptor, flag), what)
+
+
+def check(result: int, what: str) -> None:
+    """Raise OSError with errno and `what` unless a call into the C library returned 0."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"can't {what}: {os.strerror(number)}")
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int = 0, data: str = "") -> None:
+def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str = "") -> None:
+    """mount(2). Raises OSError."""
     encoded = [text.encode() if text is not None else None for text in (source, target, kind)]
-    _check(_libc.mount(*encoded, ctypes.c_ulong(flags), data.encode() or None), f"mount {kind} on {target}")
+    check(_libc.mount(*encoded, ctypes.c_ulong(flags), data.encode() or None), f"mount {kind} on {target}")
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -140,11 +150,11 @@ def become_private() -> None:
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-            _mount("none", "/", None, MS_REC | MS_PRIVATE)
+            mount("none", "/", None, MS_REC | MS_PRIVATE)
     elif uid != 0 or _libc.unshare(flags) != 0:
         raise LaunchError(why_not_allowed(ctypes.get_errno(), made=False))
     else:  # root in a container that forbids user namespaces but holds the capability itself
-        _mount("none", "/", None, MS_REC | MS_PRIVATE)
+        mount("none", "/", None, MS_REC | MS_PRIVATE)
 
 
 @contextlib.contextmanager
@@ -209,7 +219,7 @@ def why_unavailable() -> str | None:
 def mount_own_proc() -> None:
     """A /proc of the new PID namespace; where a container forbids it the old one still serves."""
     with contextlib.suppress(OSError):
-        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
 
 
 def build(count: int, links: Sequence[Link]) -> tuple[list[Node], dict[str, Any]]:
@@ -247,12 +257,12 @@ def _make_node(k: int, count: int, links: Sequence[Link], hub_network: int, nete
     from pyroute2 import IPRoute
 
     name = f"n{k}"
-    _check(_libc.unshare(sum(NODE_NAMESPACES.values())), f"make the namespaces of {name}")
+    unshare(sum(NODE_NAMESPACES.values()), f"make the namespaces of {name}")
     socket.sethostname(name)
-    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)
     _name_nodes(count)
     with contextlib.suppress(OSError):  # UCX and hwloc look for interfaces in /sys; some containers forbid it
-        _mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV)
+        mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV)
     _no_ipv6()
     with IPRoute() as node:
         _up(node, "lo")
@@ -274,7 +284,7 @@ def _name_nodes(count: int) -> None:
     lines += [f"{prefix}{address} {name}" for address, name in names.items() for prefix in ("", "::ffff:")]
     hosts.write_text("\n".join(lines) + "\n")
     with contextlib.suppress(OSError):  # a system without /etc/hosts does without the names
-        _mount(str(hosts), "/etc/hosts", None, MS_BIND)
+        mount(str(hosts), "/etc/hosts", None, MS_BIND)
 
 
 def _no_ipv6() -> None:
