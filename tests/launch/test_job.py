@@ -40,7 +40,9 @@ def test_a_cell_takes_the_first_nodes_or_evenly_spaced_ones(count, placement, on
 
 def test_too_few_nodes_are_one_line():
     """It says how many there are, and what left the others out."""
-    with pytest.raises(LaunchError, match=r"takes 3 nodes, .* has 2 for it \(n0,n1,n2, cluster.exclude: n1\)"):
+    with pytest.raises(
+        LaunchError, match=r"takes 3 nodes, .* has 2 for it \(n0,n1,n2, cluster.exclude: n1\)"
+    ):
         job.choose(["n0", "n1", "n2"], 3, "packed", "", "n1")
     with pytest.raises(LaunchError, match=r"cluster.nodelist: 'n\[0' is no list"):
         job.choose(["n0"], 1, "packed", "n[0", "")
@@ -48,7 +50,7 @@ def test_too_few_nodes_are_one_line():
 
 def test_outside_a_job_there_is_one_line():
     """It names key and mend."""
-    with pytest.raises(LaunchError, match="cluster.kind: slurm: this isn't a Slurm job; run"):
+    with pytest.raises(LaunchError, match=r"cluster\.kind: slurm: this isn't a Slurm job; run"):
         job.job_id({})
     assert job.job_id({"SLURM_JOBID": "7"}) == "7"
 
@@ -72,7 +74,13 @@ def test_variables_of_an_outer_step_are_no_options_of_the_next():
 
 @pytest.mark.parametrize(
     ("told", "running", "ended"),
-    [("RUNNING\n", "", False), ("COMPLETED\n", "", True), ("", "", True), (None, "", True), (None, None, False)],
+    [
+        ("RUNNING\n", "", False),
+        ("COMPLETED\n", "", True),
+        ("", "", True),
+        (None, "", True),
+        (None, None, False),
+    ],
 )
 def test_a_job_has_ended_only_if_slurm_says_so(monkeypatch, told, running, ended):
     """A controller that doesn't answer is no word of an end; an unknown number is."""

@@ -91,7 +91,15 @@ def test_strangers_are_neither_heard_nor_do_they_disturb():
     with Rollcall("127.0.0.1", TOKEN, ["n0"], 1) as rollcall:
         host, port = split(rollcall.address)
         own = asdict(hellos("n0")[0])
-        lines = [b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"null\n", b"\xff\n", b"x" * 100_000, b"half a line", b""]
+        lines = [
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"[1]\n",
+            b"null\n",
+            b"\xff\n",
+            b"x" * 100_000,
+            b"half a line",
+            b"",
+        ]
         lines += [json.dumps(own | {"token": "another"}).encode() + b"\n", json.dumps(own).encode() + b"\n"]
         lines += [json.dumps(own | {"token": TOKEN, "rank": "0"}).encode() + b"\n"]
         lines += [json.dumps(own | {"token": TOKEN, "more": 1}).encode() + b"\n"]

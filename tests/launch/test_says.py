@@ -25,7 +25,7 @@ slurmstepd: error: *** STEP 5.0 ON n0 CANCELLED AT 2026-11-30T10:00:00 DUE TO NO
 CANCELLED = """srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 slurmstepd: error: *** STEP 5.0 ON n0 CANCELLED AT 2026-11-30T10:00:00 ***
 """
-MEMORY = """slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed.
+MEMORY = """slurmstepd: error: Detected 1 oom_kill event in StepId=5.0.
 srun: error: n1: task 2: Out Of Memory
 srun: launch/slurm: _step_signal: Terminating StepId=5.0
 """
@@ -51,7 +51,7 @@ def what(text: str) -> Said:
     ("text", "message"),
     [
         (KILLED, "rank 2 on n1 was killed by SIGKILL"),
-        ("srun: error: n[0-1]: tasks 0-3: Segmentation fault (core dumped)\n", "rank 0 on n0 was killed by SIGSEGV"),
+        ("srun: error: n[0-1]: tasks 0-3: Aborted (core dumped)", "rank 0 on n0 was killed by SIGABRT"),
         (HYDRA, "a rank on n1 was killed by SIGKILL"),
         (INTEL, "rank 3 on n1 was killed by SIGSEGV"),
         (PRTE, "rank 2 on n1 was killed by SIGKILL"),
