@@ -42,6 +42,7 @@ from fabricbench.launch.base import (
 )
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
+from fabricbench.launch.leaving import ERROR
 from fabricbench.launch.step import Step
 from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
@@ -216,10 +217,15 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
         if (work / MET).exists():
             raise
         raise TimedOut(f"{error}; the ranks never met over {record.cell.fabric['name']}") from None
+    except LaunchError as error:  # told to end; a launcher that still had the time may know why
+        if (work / ERROR).exists():
+            left = json.loads((work / ERROR).read_text(encoding="utf-8"))
+            raise LaunchError(f"{left['message']}; {error}") from None
+        raise
     finally:
         lines = _hear_ranks(work, record.cell.gpus)
-    if (work / "error.json").exists():
-        left = json.loads((work / "error.json").read_text(encoding="utf-8"))
+    if (work / ERROR).exists():
+        left = json.loads((work / ERROR).read_text(encoding="utf-8"))
         record.provenance["traceback"] = left["traceback"]
         if left["who"] == "launcher":
             raise LaunchError(left["message"])

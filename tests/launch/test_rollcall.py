@@ -158,6 +158,16 @@ def test_ranks_that_never_come_are_named_by_node():
         assert rollcall.missing() == "3 of 6 ranks never came to the roll call, on n1, n2"
 
 
+def test_a_rank_that_is_gone_for_long_is_lost():
+    """Its node's power was cut, say, which Slurm notices minutes later."""
+    with Rollcall("127.0.0.1", TOKEN, ["n0"], 2) as rollcall:
+        come(rollcall, hellos("n0", "n0"))
+        while len(rollcall.lost) < 2:
+            rollcall.serve(0.01)
+        assert rollcall.long_lost(60) == ""
+        assert " on n0 is gone, and Slurm hasn't said why" in rollcall.long_lost(0)
+
+
 def test_a_hello_is_known_by_its_token():
     """And of the types that it must have."""
     me = hellos("n0")[0]

@@ -39,7 +39,14 @@ INTEL = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
 =   RANK 3 PID 1234 RUNNING AT n1
 =   KILLED BY SIGNAL: 11 (Segmentation fault)
 """
-PRTE = "prterun noticed that process rank 2 with PID 99 on node n1 exited on signal 9 (Killed).\n"
+PRTE = "prterun noticed that process rank 2 with PID 99 on node n1 exited on\nsignal 9 (Killed).\n"
+
+
+MPICH = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 15 RUNNING AT n1
+=   EXIT CODE: 9
+srun: error: n0: task 0: Exited with exit code 7
+"""
 
 
 def what(text: str) -> Said:
@@ -78,6 +85,12 @@ def test_what_slurm_did_begins_with_its_own_word(text, state):
     assert (said.who, said.is_cause) == (LAUNCHER, True)
 
 
+def test_daemons_of_an_mpi_launcher_are_no_ranks():
+    """What srun says of them hides what happened to a rank."""
+    said = read(MPICH, "mpirun", "mpi", "ended with exit status 255")
+    assert said == Said(RANKS, "a rank on n1 was killed by SIGKILL", is_cause=True)
+
+
 def test_too_little_memory_is_the_ranks_own_end():
     """With Slurm's word for it."""
     said = what(MEMORY)
@@ -91,7 +104,7 @@ def test_too_little_memory_is_the_ranks_own_end():
         (
             "srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files\n"
             "srun: error: cannot create mpi context for mpi/pmix\nsrun: error: Invalid MPI type 'pmix'",
-            "backends.mpi.launch: pmix: this Slurm has none (`srun --mpi=list`",
+            "backends.mpi.launch: pmix: srun can't load it (`srun --mpi=list`",
         ),
         (
             "srun: error: Unable to create step for job 5: More processors requested than permitted",

@@ -95,6 +95,8 @@ class Rollcall:
         self.there: dict[int, Hello] = {}
         self.refused = ""
         """Why the ranks were sent away, if they were."""
+        self.lost: dict[int, float] = {}
+        """Ranks whose connection is gone, and since when: they have ended, or their node has."""
         self._token = token
         self._seats: dict[socket.socket, int] = {}
         self._unread: dict[socket.socket, bytes] = {}
@@ -125,6 +127,13 @@ class Rollcall:
     def steps(self) -> set[str]:
         """The Slurm steps that the ranks belong to."""
         return {hello.step for hello in self.there.values() if hello.step}
+
+    def long_lost(self, longest_s: float) -> str:
+        """The first rank that has been gone for longer than its end may take; empty if none is."""
+        rank, since = min(self.lost.items(), key=lambda each: each[1], default=(0, time.monotonic()))
+        if time.monotonic() - since < longest_s:
+            return ""
+        return f"rank {rank} on {self.there[rank].host} is gone, and Slurm hasn't said why: look at its node"
 
     def missing(self) -> str:
         """The ranks that haven't come, by node; empty once all have."""
@@ -172,7 +181,8 @@ class Rollcall:
     def _forget(self, connection: socket.socket) -> None:
         self.selector.unregister(connection)
         self._unread.pop(connection, None)
-        self._seats.pop(connection, None)
+        if (rank := self._seats.pop(connection, None)) is not None:
+            self.lost[rank] = time.monotonic()
         connection.close()
 
     def _enter(self, hello: Hello) -> None:

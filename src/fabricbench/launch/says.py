@@ -29,10 +29,13 @@ _TASKS = re.compile(r"srun: error: ([^\s:]+): tasks? ([\d,-]+|\[[\d,-]+\]): (.+?
 _EXITED = re.compile(r"Exited with exit code (\d+)")
 _ENDED_BY_US = re.compile(r"Terminating StepId|Terminating job step|Job step aborted|CANCELLED AT")
 _OOM = re.compile(r"oom[-_ ]kill|out.of.memory|exceeded (job|step|virtual)? ?memory limit", re.IGNORECASE)
-_OPEN_MPI = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
+_OPEN_MPI = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)")
 _HYDRA_WHERE = re.compile(r"=\s+(?:RANK (\d+) )?PID \d+ RUNNING AT (\S+)")
 _HYDRA_SIGNAL = re.compile(r"KILLED BY SIGNAL: (\d+)|EXIT STRING: .*\(signal (\d+)\)")
-_ON = re.compile(r"(?:ON|on) (\S+)")
+_HYDRA_CODE = re.compile(r"=\s+EXIT CODE: (\d+)")
+# As wait() gives them, which is how Hydra prints them: ours end with 0 or 1, so these are signals. A core
+# dump adds 128.
+_HYDRA_SIGNALS = {4, 7, 8, 9, 11} | {128 + number for number in (4, 6, 7, 8, 11)}
 
 # What Slurm itself did to a job or step, in its own words for the job's state.
 _STATES = (
@@ -45,7 +48,7 @@ _MEND_STEP = "the job must hold this cell's nodes, CPUs and GPUs, see cluster.sl
 _REFUSALS = (
     (
         re.compile(r"[Ii]nvalid MPI type|plugin.*mpi/|mpi/.*plugin|MPI: Cannot", re.ASCII),
-        "{key}: {launch}: this Slurm has none (`srun --mpi=list` says which it has); set another",
+        "{key}: {launch}: srun can't load it (`srun --mpi=list` says which it has); set another",
     ),
     (
         re.compile(r"[Uu]nable to (create step|confirm allocation|allocate)|[Jj]ob step creation|"
@@ -72,14 +75,14 @@ def read(text: str, launch: str, backend: str, how_it_ended: str) -> Said:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if own := [line.partition("fabricbench: ")[2] for line in lines if "fabricbench: " in line]:
         return Said(LAUNCHER, own[0])
+    if launch == "mpirun":  # whose own step's tasks are daemons, not ranks
+        lines = [line for line in lines if not _TASKS.search(line)]
     killed = _killed(lines)
     if oom := next((line for line in lines if _OOM.search(line)), ""):
         return Said(RANKS, f"OUT_OF_MEMORY: {killed or _bare(oom)}", is_cause=True)
     ours = any(_EXITED.search(line) for line in lines) or bool(killed)
-    for state, pattern in _STATES:
-        line = next((line for line in lines if pattern.search(line)), "")
-        if line and not (state == "CANCELLED" and ours):
-            return Said(LAUNCHER, f"{state}: {_bare(line)}", is_cause=True)
+    if (done := state("\n".join(lines))) and not (done.startswith("CANCELLED") and ours):
+        return Said(LAUNCHER, done, is_cause=True)
     if killed:
         return Said(RANKS, killed, is_cause=True)
     for pattern, mend in _REFUSALS:
@@ -102,19 +105,28 @@ def _killed(lines: list[str]) -> str:
                 return f"rank {_numbers(found[2])[0]} on {_first(found[1])} was killed by {name}"
             if _EXITED.search(found[3]):
                 continue
-        if found := _OPEN_MPI.search(line):
-            return f"rank {found[1]} on {found[2]} was killed by {_name(found[3])}"
         if _ENDED_BY_US.search(line):
             break
+    if found := _OPEN_MPI.search("\n".join(lines)):
+        return f"rank {found[1]} on {found[2]} was killed by {_name(found[3])}"
     where = next((found for line in lines if (found := _HYDRA_WHERE.search(line))), None)
     number = next((found for line in lines if (found := _HYDRA_SIGNAL.search(line))), None)
-    if where and number:
+    code = next((int(found[1]) for line in lines if (found := _HYDRA_CODE.search(line))), 0)
+    if where and (number or code in _HYDRA_SIGNALS):
         who = f"rank {where[1]}" if where[1] else "a rank"
-        return f"{who} on {where[2]} was killed by {_name(number[1] or number[2])}"
+        return f"{who} on {where[2]} was killed by {_name(number[1] or number[2] if number else code % 128)}"
     return ""
 
 
-def _name(number: str) -> str:
+def state(text: str) -> str:
+    """What Slurm itself did to the ranks, beginning with its word for that; empty if nothing."""
+    for name, pattern in _STATES:
+        if line := next((line for line in text.splitlines() if pattern.search(line)), ""):
+            return f"{name}: {_bare(line.strip())}"
+    return ""
+
+
+def _name(number: str | int) -> str:
     try:
         return signal.Signals(int(number)).name
     except ValueError:

@@ -98,7 +98,6 @@ def _for_inner_srun(cell: Cell, nodes: Sequence[str]) -> dict[str, str]:
         "SLURM_OVERLAP": "1",
         "SLURM_CPU_BIND": "none",
         "SLURM_MEM_BIND": "none",
-        "SLURM_KILL_BAD_EXIT": "1",
     }
 
 

@@ -32,6 +32,8 @@ SRUN_S = 3.0
 """How long srun has for that before Slurm is asked to do it."""
 GONE_S = 10.0
 """How long Slurm has until a step is no longer listed."""
+LOST_S = 30.0
+"""Ranks end together, but for the few that write: who is gone for so long while others run is lost."""
 POLL_S = 0.1
 LONGEST_SAID = 200_000
 _STARTER_LOG = "starter.log"
@@ -78,6 +80,9 @@ def main(work: Path) -> int:
             if missing := rollcall.missing():
                 last = f" (its launcher's last words: {said.splitlines()[-1]})" if said else ""
                 (work / MISSING).write_text(missing + last, encoding="utf-8")
+            done = says.state(said)
+            if done and not done.startswith("CANCELLED"):  # which is how we ended it ourselves
+                leave_error(work, "launcher", LaunchError(done), is_cause=True)
             return 1
         if status == 0 and not rollcall.refused:
             return 0
@@ -132,7 +137,10 @@ def watch(process: subprocess.Popen[bytes], rollcall: Rollcall) -> int:
     signal.set_wakeup_fd(wake_write)
     rollcall.selector.register(wake_read, 1, lambda descriptor: os.read(descriptor, 4096))
     while (status := process.poll()) is None:
-        rollcall.serve(POLL_S if rollcall.complete else 1.0)
+        rollcall.serve(1.0)
+        if lost := rollcall.long_lost(LOST_S):
+            rollcall.refused = lost
+            return 1
     return status
 
 
