@@ -253,13 +253,33 @@ class Cluster:
         self._said("sh", "-c", script)
 
     def start_controller(self) -> None:
-        """Start slurmctld again, with the state that it saved, and wait until it answers."""
+        """Start slurmctld again, with the state that it saved, and wait until it answers.
+
+        Its nodes answer it some moments later.
+        """
         self._said("slurmctld")
         deadline = time.monotonic() + SETTLE_S
-        while self.run(["scontrol", "ping"], cwd=Path("/"), capture_output=True).returncode:
+        while not self._controller_answers():
             if time.monotonic() > deadline:
                 raise LaunchError(f"slurmctld doesn't answer after {SETTLE_S:g} s{self._last_error()}")
             time.sleep(0.05)
+
+    def _controller_answers(self) -> bool:
+        return not self.run(["scontrol", "ping"], cwd=Path("/"), capture_output=True).returncode
+
+    def mend(self) -> None:
+        """Undo all faults: no jobs, all daemons and nodes up, cables plugged; waits for idle nodes."""
+        if not self._controller_answers():
+            self.start_controller()
+        self._said("scancel", "--user=root")
+        self._ask(do="mend")
+        for name in self.spec.node_names:
+            if self.run(["pgrep", "-x", "slurmd"], name, Path("/"), capture_output=True).returncode:
+                self.run(["slurmd"], name, Path("/"), capture_output=True)
+        for name, state in self.node_states().items():
+            if state.startswith(("drain", "fail")):
+                self._said("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        self.wait_for("idle")
 
     def _ask(self, **request: object) -> None:
         with socket.socket(socket.AF_UNIX) as client:

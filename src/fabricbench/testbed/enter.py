@@ -18,7 +18,7 @@ FOREIGN = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SINFO_", "PMI", "
 
 
 def environment(inherited: dict[str, str], changes: dict[str, str]) -> dict[str, str]:
-    """The caller's environment without another Slurm's variables, with Slurm's programs on PATH, and changes."""
+    """The caller's environment less another Slurm's variables, with Slurm's programs on PATH, and changes."""
     kept = {name: value for name, value in inherited.items() if not name.startswith(FOREIGN)}
     path = [part for part in kept.get("PATH", "").split(":") if part]
     kept["PATH"] = ":".join(path + [part for part in SITE_PATH.split(":") if part not in path])

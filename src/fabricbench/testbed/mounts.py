@@ -38,9 +38,9 @@ def mount_hub(folder: Path, shared: Sequence[Path], cgroup: Path | None) -> None
     mount_own_proc()
     _set_apart(shared, _HUB_TMP_BYTES)
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-    for name in ("munge", "etc", "etc-work", "lock"):
+    for name in ("munge", "lock"):
         os.mkdir(f"/run/{name}", 0o755)
-    mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/run/etc,workdir=/run/etc-work")
+    _cover(Path("/etc"))
     os.makedirs("/etc/slurm", exist_ok=True)
     mount(str(folder / "etc"), "/etc/slurm", None, MS_BIND)
     Path("/etc/hosts").write_text((folder / "hosts").read_text())
@@ -48,6 +48,23 @@ def mount_hub(folder: Path, shared: Sequence[Path], cgroup: Path | None) -> None
         os.mkdir(_KEPT_CGROUP)
         mount(str(cgroup), _KEPT_CGROUP, None, MS_BIND)
     mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV)
+    _name_pmix()
+
+
+def _cover(folder: Path) -> None:
+    """What is written to a folder from now on stays in memory, and in the room."""
+    upper, work = (f"/run/over-{'-'.join(folder.parts[1:])}-{part}" for part in ("upper", "work"))
+    os.mkdir(upper, 0o755)
+    os.mkdir(work, 0o755)
+    mount("overlay", str(folder), "overlay", 0, f"lowerdir={folder},upperdir={upper},workdir={work}")
+
+
+def _name_pmix() -> None:
+    """Give Debian's PMIx the name by which Debian's Slurm loads it, which only its -dev package has."""
+    for library in Path("/usr/lib").glob("*/pmix2/lib/libpmix.so.2"):
+        if not (library.parent / "libpmix.so").exists():
+            _cover(library.parent)
+            (library.parent / "libpmix.so").symlink_to(library.name)
 
 
 def mount_node(spec: Spec, folder: Path, shared: Sequence[Path]) -> None:

@@ -196,6 +196,8 @@ class Room:
         self.nodes = {node.name: node for node in nodes}
         self.running: dict[str, tuple[int, int]] = {}
         """Name → the number of the node's pid 1, as the room counts, and a descriptor of it."""
+        self.pulled: set[tuple[str, str]] = set()
+        """Cables that are out: (node, interface)."""
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def boot(self, name: str) -> None:
@@ -203,7 +205,8 @@ class Room:
         node = self._node(name)
         if name in self.running:
             raise LaunchError(f"{name} is up; crash it first")
-        self._set_links(node, [link.interface for link in self.spec.links] + [emulation.MANAGEMENT], up=True)
+        self._set_links(node, self._interfaces(), up=True)
+        self.pulled = {(other, interface) for other, interface in self.pulled if other != name}
         read, write = os.pipe()
         emulation.unshare(emulation.CLONE_NEWPID, f"make the PID namespace of {name}")
         pid = os.fork()
@@ -245,7 +248,7 @@ class Room:
             raise LaunchError(f"{name} is down already; boot it first")
         pid, descriptor = self.running.pop(name)
         (self.folder / "run" / f"{name}.pid").unlink(missing_ok=True)
-        self._set_links(node, [link.interface for link in self.spec.links] + [emulation.MANAGEMENT], up=False)
+        self._set_links(node, self._interfaces(), up=False)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         select.select([descriptor], [], [])
@@ -253,10 +256,25 @@ class Room:
 
     def link(self, name: str, interface: str, up: bool) -> None:
         """Pull or plug a cable."""
-        known = [link.interface for link in self.spec.links] + [emulation.MANAGEMENT]
+        known = self._interfaces()
         if interface not in known:
             raise LaunchError(f"{name} has no interface {interface}; it has {', '.join(known)}")
         self._set_links(self._node(name), [interface], up)
+        if up:
+            self.pulled.discard((name, interface))
+        else:
+            self.pulled.add((name, interface))
+
+    def mend(self) -> None:
+        """Plug every cable that is out, and switch on every node that is down."""
+        for name, interface in sorted(self.pulled):
+            self.link(name, interface, up=True)
+        for name in self.nodes:
+            if name not in self.running:
+                self.boot(name)
+
+    def _interfaces(self) -> list[str]:
+        return [*(link.interface for link in self.spec.links), emulation.MANAGEMENT]
 
     def _node(self, name: str) -> Node:
         if name not in self.nodes:
@@ -284,7 +302,12 @@ class Room:
                     stream.write(json.dumps(self._answer(stream.readline())))
 
     def _answer(self, request: str) -> dict[str, Any]:
-        actions: dict[str, Callable[..., None]] = {"boot": self.boot, "crash": self.crash, "link": self.link}
+        actions: dict[str, Callable[..., None]] = {
+            "boot": self.boot,
+            "crash": self.crash,
+            "link": self.link,
+            "mend": self.mend,
+        }
         try:
             wanted = json.loads(request)
             actions[wanted.pop("do")](**wanted)
