@@ -97,8 +97,8 @@ def run_cell(
     path = path.absolute()
     acceptable = False
     record = Record(cell=cell, code_key=code_key, status="failed", reason=UNFINISHED, start=_now())
-    for number in ENDING:
-        signal.signal(number, partial(_leave_on_signal, record, failure_path(path)))
+    told = partial(_leave_on_signal, record, failure_path(path))
+    before = {number: signal.signal(number, told) for number in ENDING}
     wishes = {
         NEIGHBOURS: " ".join(neighbours),
         BOOTSTRAP: bootstrap,
@@ -133,7 +133,10 @@ def run_cell(
     record.end = _now()
     if record.status != "ok":
         record.provenance["of_ranks"] = acceptable
-    return _leave(record, path, accept=accept_failures and acceptable)
+    status = _leave(record, path, accept=accept_failures and acceptable)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    return status
 
 
 def work_folder(cell: Cell, path: Path) -> AbstractContextManager[Path]:

@@ -13,6 +13,7 @@ from processes import descendants, wait_until
 from sites import left, on_nodes, record_path, run_cell, state, steps, submit, wait
 
 from fabricbench.cell import Cell
+from fabricbench.launch.starters import starter
 from fabricbench.record import Record, failure_path
 from fabricbench.testbed.cluster import Cluster, why_unavailable
 from fabricbench.testbed.spec import Spec
@@ -122,6 +123,17 @@ def test_what_went_wrong_is_one_line(ran: dict[str, Record], name: str, status: 
     record = ran[name]
     assert (record.status, reason in record.reason) == (status, True), record.reason
     assert "\n" not in record.reason
+
+
+def test_the_ranks_of_a_node_see_all_the_jobs_gpus(site: tuple[Cluster, Path]) -> None:
+    """So that each can take its own, and a step of few nodes can be had in a job of many."""
+    cluster, folder = site
+    cell = on_nodes("micro", "gloo", device="cuda")
+    nodes, shell = ["n1", "n2"], ["sh", "-c", "echo $SLURMD_NODENAME $SLURM_PROCID $CUDA_VISIBLE_DEVICES"]
+    argv = starter(cell, gpus=True).command(cell, nodes, shell).argv
+    submit(cluster, folder, [argv], "--wait", "--gres=gpu:2", f"--output={folder}/gpus.log", *WHOLE)
+    lines = sorted(line.partition(": ")[2] for line in (folder / "gpus.log").read_text().splitlines())
+    assert [line for line in lines if line] == ["n1 0 0,1", "n1 1 0,1", "n2 2 0,1", "n2 3 0,1"]
 
 
 def ranks(cluster: Cluster) -> dict[str, int]:

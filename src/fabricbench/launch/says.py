@@ -57,6 +57,10 @@ _REFUSALS = (
         "srun can't start this cell's step: " + _MEND_STEP,
     ),
     (
+        re.compile(r"execve\(\): apptainer: |apptainer: (?:command )?not found"),
+        "cluster.container: apptainer isn't on PATH on every node; add its environment module to cluster.modules",
+    ),
+    (
         re.compile(r"execve\(\): .*: No such file|No module named|executable file not found|"
                    r"can't open file|unable to find the specified executable|could not access"),
         "the project's Python isn't on every node; its folder must lie on a file system that all nodes share",
