@@ -32,7 +32,7 @@ def test_gpus_are_seen_by_all_ranks_of_a_node():
     """Nobody but the rank itself chooses; a step asks for GPUs only where the job has them as a resource."""
     cell = a_big_cell("nccl", "cuda", {"cpus_per_rank": 12})
     argv = starter(cell, gpus=True).command(cell, NODES, []).argv
-    assert {"--gres=gpu:2", "--gpu-bind=none", "--cpus-per-task=12", "--mpi=none"} <= set(argv)
+    assert {"--gres=gpu:2", "--cpus-per-task=12", "--mpi=none"} <= set(argv)
     assert not any("gres" in word for word in starter(cell).command(cell, NODES, []).argv)
 
 

@@ -58,7 +58,7 @@ _REFUSALS = (
     ),
     (
         re.compile(r"execve\(\): apptainer: |apptainer: (?:command )?not found"),
-        "cluster.container: apptainer isn't on PATH on every node; add its environment module to cluster.modules",
+        "cluster.container: apptainer isn't on every node's PATH; add its module to cluster.modules",
     ),
     (
         re.compile(r"execve\(\): .*: No such file|No module named|executable file not found|"

@@ -45,14 +45,14 @@ class Srun:
 
     def command(self, cell: Cell, nodes: Sequence[str], program: Sequence[str]) -> Command:
         """srun, with every number given."""
-        cuda = ["--gpu-bind=none"] if cell.device == "cuda" else []
+        # Every rank sees all GPUs that the job has on its node; with --gpu-bind=none none knew which.
+        gpus = [f"--gres=gpu:{cell.ranks_per_node}"] if self.gpus and cell.device == "cuda" else []
         return Command(
             [
                 *("srun", f"--nodes={cell.nodes}", f"--ntasks={cell.gpus}"),
                 *(f"--ntasks-per-node={cell.ranks_per_node}", f"--cpus-per-task={cpus_per_rank(cell)}"),
                 *(f"--nodelist={','.join(nodes)}", "--distribution=block:block", "--mem=0"),
-                *([f"--gres=gpu:{cell.ranks_per_node}"] if self.gpus and cuda else []),
-                *("--cpu-bind=none", "--mem-bind=none", *cuda, f"--mpi={self.mpi}"),
+                *(*gpus, "--cpu-bind=none", "--mem-bind=none", f"--mpi={self.mpi}"),
                 *("--kill-on-bad-exit=1", "--overlap", "--export=ALL", "--input=none", "--label"),
                 *program,
             ]
@@ -87,8 +87,7 @@ class OpenMpi:
 def _for_inner_srun(cell: Cell, nodes: Sequence[str]) -> dict[str, str]:
     """What MPI's launchers read of the job, and what tells their own srun not to bind, nor to speak PMI."""
     names = ",".join(nodes)
-    gpus = {"SLURM_GPU_BIND": "none"} if cell.device == "cuda" else {}
-    return gpus | {
+    return {
         "SLURM_NODELIST": names,
         "SLURM_JOB_NODELIST": names,
         "SLURM_NNODES": str(cell.nodes),
