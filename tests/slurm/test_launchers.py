@@ -196,7 +196,7 @@ def test_a_killed_runner_leaves_no_rank(site: tuple[Cluster, Path]) -> None:
     failure_path(record_path(cell, folder)).unlink()
     again = submit(cluster, folder, [run_cell(cell, folder, "--timeout", "4")], *TWO)
     wait(cluster, again)
-    assert left(cell, folder).status == "timeout"
+    assert left(cell, folder).status == "timeout", left(cell, folder).reason
     assert not (folder / ".work").exists()
     assert state(cluster, again) == "FAILED"
 
