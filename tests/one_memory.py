@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fabricbench.fabrics import emulation
 from fabricbench.launch import emulated, pmi, ranks
+from fabricbench.launch.leaving import report_launch_error
 
 
 class OneNode(pmi.PmiServer):
@@ -19,7 +20,7 @@ def main(work: Path) -> int:
     """The emulated launcher, its nodes without memory and IPC of their own."""
     emulation.NODE_NAMESPACES = {kind: emulation.NODE_NAMESPACES[kind] for kind in ("net", "uts")}
     ranks.PmiServer = OneNode
-    with ranks.report_launch_error(work):
+    with report_launch_error(work):
         return emulated.main(work)
 
 

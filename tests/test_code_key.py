@@ -27,11 +27,16 @@ FILES = (
     "launch/pmi.py",
     "launch/emulated.py",
     "launch/host.py",
+    "launch/leaving.py",
+    "launch/task.py",
     "fabrics/emulation.py",
     "fabrics/evidence.py",
     "record.py",
 )
-EVERY = {(kind, launcher) for kind in ("micro", "cfd") for launcher in ("host", "emulated")}
+FORKED = {(kind, launcher) for kind in ("micro", "cfd") for launcher in ("host", "emulated")}
+IN_A_JOB = {(kind, launcher) for kind in ("micro", "cfd") for launcher in ("slurm", "allocation")}
+EVERY = FORKED | IN_A_JOB
+MICRO = {pair for pair in EVERY if pair[0] == "micro"}
 
 
 @pytest.fixture
@@ -71,10 +76,12 @@ def test_syntax_counts_and_words_do_not(tree: Path, old: str, new: str, counts: 
     [
         ("workloads/shared.py", EVERY),
         ("cores.py", EVERY),
-        ("launch/pmi.py", EVERY),
-        ("workloads/micro/deep/part.py", {("micro", "host"), ("micro", "emulated")}),
-        ("workloads/micro/new.py", {("micro", "host"), ("micro", "emulated")}),
-        ("workloads/cfd/entry.py", {("cfd", "host"), ("cfd", "emulated")}),
+        ("launch/pmi.py", FORKED),
+        ("launch/task.py", IN_A_JOB),
+        ("launch/leaving.py", set()),
+        ("workloads/micro/deep/part.py", MICRO),
+        ("workloads/micro/new.py", MICRO),
+        ("workloads/cfd/entry.py", EVERY - MICRO),
         ("launch/host.py", {("micro", "host"), ("cfd", "host")}),
         ("launch/emulated.py", {("micro", "emulated"), ("cfd", "emulated")}),
         ("fabrics/emulation.py", {("micro", "emulated"), ("cfd", "emulated")}),

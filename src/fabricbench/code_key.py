@@ -16,13 +16,14 @@ from fabricbench.errors import FabricbenchError
 PACKAGE = Path(__file__).resolve().parent
 
 SHARED_BY_RANKS = ("workloads/*.py", "cores.py")
-START_OF_RANKS = ("launch/base.py", "launch/asking.py", "launch/ranks.py", "launch/pmi.py")
+START_OF_RANKS = ("launch/base.py", "launch/asking.py")
+_FORKED = ("launch/ranks.py", "launch/pmi.py")
+_IN_A_JOB = ("launch/step.py", "launch/task.py", "launch/rollcall.py", "launch/starters.py", "launch/job.py")
 LAUNCHERS = {
-    "emulated": ("launch/emulated.py", "fabrics/emulation.py"),
-    "host": ("launch/host.py",),
-    # Nothing of their own yet: their cells are planned and checked, not started.
-    "slurm": ("launch/base.py",),
-    "allocation": ("launch/base.py",),
+    "emulated": (*_FORKED, "launch/emulated.py", "fabrics/emulation.py"),
+    "host": (*_FORKED, "launch/host.py"),
+    "slurm": _IN_A_JOB,
+    "allocation": _IN_A_JOB,
 }
 
 _REDUNDANT = ("ctx", "kind")

@@ -6,8 +6,10 @@ Snakemake knows it as a failed job and runs it again, alone, at the next call.
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,23 +17,46 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
 from fabricbench.fabrics.evidence import MISLABELLED, judge
 from fabricbench.fabrics.words import cause, telling
-from fabricbench.launch.base import NEIGHBOURS, RANK_LOG, RUNNER, Command, Launcher, cell_environment
+from fabricbench.launch import job
+from fabricbench.launch.base import (
+    BOOTSTRAP,
+    EXCLUDE,
+    MISSING,
+    NEIGHBOURS,
+    NODELIST,
+    RANK_LOG,
+    RUNNER,
+    Command,
+    Launcher,
+    cell_environment,
+)
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
+from fabricbench.launch.leaving import ERROR
+from fabricbench.launch.step import Step
 from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
 from fabricbench.workloads.entry import MET
 
-LAUNCHERS: dict[str, Launcher] = {"emulated": Emulated(), "host": Host()}
+LAUNCHERS: dict[str, Launcher] = {
+    "emulated": Emulated(),
+    "host": Host(),
+    "slurm": Step(),
+    "allocation": Step(),
+}
+ENDING = (signal.SIGTERM, signal.SIGINT)
 POLL_S = 0.05
+APPEARS_S = 10.0
 LONGEST_LOG = 200_000
 """Characters of a rank's log that are passed on."""
 UNFINISHED = "started, and not finished: it still runs, or was killed from outside"
@@ -66,20 +91,27 @@ def run_cell(
     """Run `cell`, write its record to `path`, and return the exit status.
 
     `neighbours`: interfaces that an emulated node has beside the cell's own. `accept_failures` makes a
-    failure of the ranks (not of what surrounds them) the record.
+    failure of the ranks (not of what surrounds them) the record. `bootstrap`, `nodelist` and `exclude`:
+    cluster.bootstrap and which nodes a cell inside a Slurm job may have; empty where there is no wish.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave_on_signal)
     path = path.absolute()
     acceptable = False
     record = Record(cell=cell, code_key=code_key, status="failed", reason=UNFINISHED, start=_now())
+    told = partial(_leave_on_signal, record, failure_path(path))
+    before = {number: signal.signal(number, told) for number in ENDING}
+    wishes = {
+        NEIGHBOURS: " ".join(neighbours),
+        BOOTSTRAP: bootstrap,
+        NODELIST: nodelist,
+        EXCLUDE: exclude,
+    }
     try:
         _reserve(record, failure_path(path))
-        with alone_on_this_machine(), tempfile.TemporaryDirectory(prefix="fabricbench-") as work:
+        with work_folder(cell, path) as work:
             began = time.monotonic()
             record.start = _now()
             try:
-                _measure(record, Path(work), timeout_s, neighbours)
+                _measure(record, work, timeout_s, wishes)
                 _judge(record)
             finally:
                 record.phases_s["total"] = time.monotonic() - began
@@ -96,10 +128,52 @@ def run_cell(
     except Exception as error:  # a mistake of this program: never a cell that seems to run on
         traceback.print_exc()
         record.reason = f"fabricbench failed: {type(error).__name__}: {error}; see the log"
+    for number in ENDING:  # how it ended is known, and is written before anything else ends this process
+        signal.signal(number, signal.SIG_IGN)
     record.end = _now()
     if record.status != "ok":
         record.provenance["of_ranks"] = acceptable
-    return _leave(record, path, accept=accept_failures and acceptable)
+    status = _leave(record, path, accept=accept_failures and acceptable)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    return status
+
+
+def work_folder(cell: Cell, path: Path) -> AbstractContextManager[Path]:
+    """Where a cell's ranks leave what they have to say: a folder that is removed, however the cell ends.
+
+    Ranks in a Slurm job need one that all nodes see. Other cells measure this machine, one at a time.
+    """
+    if LAUNCHERS[cell.launcher].in_a_job:
+        return shared_folder(path, job.job_id(os.environ))
+    return _private_folder()
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    with alone_on_this_machine(), tempfile.TemporaryDirectory(prefix="fabricbench-") as work:
+        yield Path(work)
+
+
+@contextlib.contextmanager
+def shared_folder(path: Path, job_number: str) -> Iterator[Path]:
+    """A folder beside the campaign's records, where they are shared; the record's leftovers go first.
+
+    Left over is what another try of this record in the same job, or in one that has ended, couldn't remove.
+    """
+    parent = path.parent.parent / ".work"
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{glob.escape(path.stem)}-*-*"):
+        of = left.name.rsplit("-", 2)[1]
+        if of == job_number or job.has_ended(of):
+            shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{path.stem}-{job_number}-", dir=parent))
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other cells' folders are there
+            parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -118,8 +192,12 @@ def alone_on_this_machine() -> Iterator[None]:
         os.close(descriptor)
 
 
-def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]) -> None:
-    """Start the ranks and fill `record` with what they leave; raises the reason when they fail."""
+def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str]) -> None:
+    """Start the ranks and fill `record` with what they leave; raises the reason when they fail.
+
+    `wishes`: variables that tell the launcher what isn't in the cell.
+    """
+    launcher = LAUNCHERS[record.cell.launcher]
     (work / "cell.json").write_text(record.cell.canonical(), encoding="utf-8")
     environment, unset = cell_environment(record.cell, os.environ)
     record.provenance = runner_provenance(unset)
@@ -129,18 +207,28 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
         for name, value in sorted(environment.items())
         if name not in inherited and name not in record.cell.environment
     }
-    environment |= {RUNNER: str(os.getpid()), NEIGHBOURS: " ".join(neighbours)}
-    command = LAUNCHERS[record.cell.launcher].command(record.cell, work)
+    if launcher.in_a_job:
+        record.provenance["job"] = job.job_provenance(os.environ)
+    environment |= {RUNNER: str(os.getpid())} | wishes
+    command = launcher.command(record.cell, work)
     try:
         status = supervise(command, environment, timeout_s)
     except TimedOut as error:
+        if (work / MISSING).exists():
+            absent = (work / MISSING).read_text(encoding="utf-8")
+            raise TimedOut(f"{str(error).partition(';')[0]}; {absent}") from None
         if (work / MET).exists():
             raise
         raise TimedOut(f"{error}; the ranks never met over {record.cell.fabric['name']}") from None
+    except LaunchError as error:  # told to end; a launcher that still had the time may know why
+        if (work / ERROR).exists():
+            left = json.loads((work / ERROR).read_text(encoding="utf-8"))
+            raise LaunchError(f"{left['message']}; {error}") from None
+        raise
     finally:
         lines = _hear_ranks(work, record.cell.gpus)
-    if (work / "error.json").exists():
-        left = json.loads((work / "error.json").read_text(encoding="utf-8"))
+    if (work / ERROR).exists():
+        left = json.loads((work / ERROR).read_text(encoding="utf-8"))
         record.provenance["traceback"] = left["traceback"]
         if left["who"] == "launcher":
             raise LaunchError(left["message"])
@@ -150,12 +238,21 @@ def _measure(record: Record, work: Path, timeout_s: float, neighbours: list[str]
         raise RankError(f"{left['who']}: {left['message']}")
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")
-    result = json.loads((work / "result.json").read_text(encoding="utf-8"))
+    result = json.loads(_awaited(work / "result.json").read_text(encoding="utf-8"))
     record.samples = [Series(**plain) for plain in result["samples"]]
     record.facts, record.evidence = result["facts"], result["evidence"]
     record.evidence["words"] = telling(lines)
     record.provenance |= {"ranks": result["ranks"], "nodes": result["nodes"]}
     record.phases_s = result["phases_s"]
+
+
+def _awaited(path: Path) -> Path:
+    """A path that another node has written: a network file system may show it late."""
+    until = time.monotonic() + APPEARS_S
+    while not path.exists() and time.monotonic() < until:
+        os.listdir(path.parent)
+        time.sleep(POLL_S)
+    return path
 
 
 def _hear_ranks(work: Path, ranks: int) -> list[str]:
@@ -189,7 +286,8 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
     """Run a command in a session of its own until it ends; returns its exit code (negative: the signal).
 
     Raises TimedOut after `timeout_s`, and LaunchError when this process's own parent is gone, so that a
-    cell never runs on beside its successor. Whatever happens, nothing of its session is left.
+    cell never runs on beside its successor. Whatever happens, nothing of its session is left: a command
+    with a grace is told by SIGTERM and has so long to end what it started on other nodes.
     """
     parent = os.getppid()
     process = subprocess.Popen(command.argv, env=environment | dict(command.env), start_new_session=True)
@@ -208,12 +306,23 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
                 raise LaunchError("whoever started this cell is gone")
     finally:
         with contextlib.suppress(ProcessLookupError):
+            if command.grace_s and process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(command.grace_s)
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _leave_on_signal(number: int, _: object) -> None:
-    raise LaunchError(f"the cell was told to end by {signal.Signals(number).name}")
+def _leave_on_signal(record: Record, failed: Path, number: int, _: object) -> None:
+    """Say at once why the cell ends, since a scheduler kills soon after; then end it."""
+    for each in ENDING:  # once is enough, and nothing may interrupt the end
+        signal.signal(each, signal.SIG_IGN)
+    reason = f"the cell was told to end by {signal.Signals(number).name}"
+    told = replace(record, reason=reason, end=_now(), provenance=record.provenance | {"of_ranks": False})
+    with contextlib.suppress(OSError):
+        write_record(told, failed)
+    raise LaunchError(reason)
 
 
 def _reserve(record: Record, failed: Path) -> None:

@@ -109,12 +109,12 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str 
     check(_libc.mount(*encoded, ctypes.c_ulong(flags), data.encode() or None), f"mount {kind} on {target}")
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends, however it ends.
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask the kernel to kill this process, by signal `number`, when its parent ends, however it ends.
 
     To be called after any change of namespaces: a change of credentials withdraws it.
     """
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _libc.prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 

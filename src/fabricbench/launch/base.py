@@ -24,6 +24,12 @@ RUNNER = "FABRICBENCH_RUNNER"
 """The runner's process number: whoever finds another parent has lost it."""
 NEIGHBOURS = "FABRICBENCH_NEIGHBOURS"
 """Idle interfaces that an emulated node has beside the cell's own."""
+BOOTSTRAP = "FABRICBENCH_BOOTSTRAP"
+"""The interface over which the ranks of a job meet; empty: what host names resolve to."""
+NODELIST, EXCLUDE = "FABRICBENCH_NODELIST", "FABRICBENCH_EXCLUDE"
+"""The nodes of a job that a cell may have, and those that it may not; empty: no wish."""
+MISSING = "missing"
+"""A file in the work folder that says which ranks never came, of a cell that was ended."""
 RANK_LOG = "rank-{}.log"
 """Where a rank writes what it prints, in the cell's work folder."""
 
@@ -34,10 +40,16 @@ class Command:
 
     argv: list[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    grace_s: float = 0.0
+    """How long it has, once told to end by SIGTERM, to end what it started elsewhere."""
 
 
 class Launcher(Protocol):
     """How ranks start. A new launcher is one class and one row in LAUNCHERS."""
+
+    in_a_job: bool
+    """Whether ranks run on the nodes of a Slurm job, and so the work folder must be seen by all of them,
+    or on this machine, which then measures one cell at a time."""
 
     def command(self, cell: Cell, work: Path) -> Command:
         """The command that starts all ranks of `cell`; they leave result.json in `work`."""
@@ -52,10 +64,15 @@ def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str
     """The environment of a cell's ranks, and the names of inherited variables that were unset."""
     unset = sorted(name for name in inherited if name.startswith(INHERITED) or name in cell.unset)
     kept = {name: value for name, value in inherited.items() if name not in unset}
+    return kept | own_environment(cell), unset
+
+
+def own_environment(cell: Cell) -> dict[str, str]:
+    """The variables that a cell sets for its ranks, whatever they inherit."""
     threads = dict.fromkeys(THREAD_COUNTS, str(cell.threads_per_rank))
     fixed = {"OPENBLAS_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # numpy's BLAS is in no measured path, and its pool would start threads before the ranks are
     # forked. GPUs are numbered as the machine has them, so that a rank's card is known before it is used.
     asked = asking(cell.backend, cell.environment)
     asked = {name: value for name, value in asked.items() if name not in cell.unset}
-    return kept | threads | fixed | asked | dict(cell.environment), unset
+    return threads | fixed | asked | dict(cell.environment)

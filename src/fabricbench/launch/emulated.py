@@ -7,7 +7,8 @@ from pathlib import Path
 from fabricbench.cell import Cell
 from fabricbench.fabrics import emulation
 from fabricbench.launch.base import NEIGHBOURS, RUNNER, Command, python_module
-from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
+from fabricbench.launch.leaving import report_launch_error
+from fabricbench.launch.ranks import Seats, start_ranks
 from fabricbench.workloads.seat import read_cell
 
 STORE_PORT = 29500  # in the cell's own network namespace, where nothing else can hold it
@@ -15,6 +16,8 @@ STORE_PORT = 29500  # in the cell's own network namespace, where nothing else ca
 
 class Emulated:
     """Ranks on nodes that the cell itself makes on this machine."""
+
+    in_a_job = False
 
     def command(self, cell: Cell, work: Path) -> Command:
         """One process that becomes the cluster."""

@@ -8,12 +8,15 @@ from pathlib import Path
 from fabricbench.cell import Cell
 from fabricbench.fabrics.emulation import die_with_parent
 from fabricbench.launch.base import RUNNER, Command, python_module
-from fabricbench.launch.ranks import Seats, report_launch_error, start_ranks
+from fabricbench.launch.leaving import report_launch_error
+from fabricbench.launch.ranks import Seats, start_ranks
 from fabricbench.workloads.seat import read_cell
 
 
 class Host:
     """All ranks on this machine."""
+
+    in_a_job = False
 
     def command(self, cell: Cell, work: Path) -> Command:
         """One process that forks the ranks."""

@@ -6,27 +6,23 @@ threads made before the fork would be dead in every rank.
 """
 
 import contextlib
-import ctypes
-import json
 import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fabricbench.cell import Cell
-from fabricbench.errors import FabricbenchError, LaunchError
+from fabricbench.errors import LaunchError
 from fabricbench.fabrics.emulation import die_with_parent
-from fabricbench.launch.base import RANK_LOG
+from fabricbench.launch.leaving import become_rank, leave_error
 from fabricbench.launch.pmi import Aborted, PmiServer
 from fabricbench.workloads import entry
 from fabricbench.workloads.seat import Seat
 
-PR_SET_NAME = 15
 # How long after the first bad end others are waited for: a killed rank raises errors in its peers at once.
 GRACE_S = 0.2
 
@@ -80,8 +76,7 @@ def _be_rank(
     """The life of one rank; never returns."""
     status = 1
     try:
-        ctypes.CDLL(None).prctl(PR_SET_NAME, f"fb-rank-{rank}".encode())
-        _speak_into(work / RANK_LOG.format(rank))
+        become_rank(rank, work)
         node, local_rank = divmod(rank, cell.ranks_per_node)
         os.environ.update(server.seat(rank))
         seats.enter[node]()
@@ -104,41 +99,6 @@ def _be_rank(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
-def _speak_into(path: Path) -> None:
-    """Give this rank a log of its own: what libraries print is known by rank, and never interleaved."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
-
-
-def leave_error(work: Path, who: str, error: BaseException, *, is_cause: bool = False) -> None:
-    """Write who failed and why where the runner looks, with the traceback, and print it to the log.
-
-    The first failure stays, since what follows in other ranks are its consequences; `is_cause` overrides.
-    """
-    text = "".join(traceback.format_exception(error))
-    print(f"{who} failed:\n{text}", file=sys.stderr, flush=True)
-    message = str(error) if isinstance(error, FabricbenchError) else f"{type(error).__name__}: {error}"
-    temporary = work / f"error-{who.replace(' ', '-')}"
-    temporary.write_text(json.dumps({"who": who, "message": message, "traceback": text}), encoding="utf-8")
-    if is_cause:
-        os.replace(temporary, work / "error.json")
-    else:
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, work / "error.json")
-
-
-@contextlib.contextmanager
-def report_launch_error(work: Path) -> Iterator[None]:
-    """Leave whatever stops the launcher itself where the runner looks, and exit with 1."""
-    try:
-        yield
-    except Exception as error:
-        leave_error(work, "launcher", error)
-        sys.exit(1)
 
 
 def _watch(ranks: dict[int, int], server: PmiServer, cell: Cell, work: Path) -> int:

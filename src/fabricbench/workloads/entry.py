@@ -11,7 +11,7 @@ from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
-from fabricbench.workloads.place import settle
+from fabricbench.workloads.place import Seen, look, settle
 from fabricbench.workloads.ranks import Ranks, meet
 from fabricbench.workloads.region import Region
 from fabricbench.workloads.seat import Seat, write_result
@@ -34,9 +34,15 @@ def preload(cell: Cell) -> None:
     workload(cell.kind).preload(cell)
 
 
-def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> None:
-    """Run one rank of a cell; rank 0 leaves result.json in `work`. Raises what the workload raises."""
-    place = settle(cell, seat)
+def run_rank(
+    cell: Cell, seat: Seat, work: Path, phases: dict[str, float], looked: Seen | None = None
+) -> None:
+    """Run one rank of a cell; rank 0 leaves result.json in `work`. Raises what the workload raises.
+
+    `phases`: seconds of what came before, and `forked_at`, when that ended (UNIX time). `looked`: what a
+    launcher has already seen of this node.
+    """
+    place = settle(cell, seat, looked or look(cell))
     with meet(cell, seat) as ranks:
         check_hosts(cell, ranks)
         ranks_up = time.time()
@@ -45,6 +51,7 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
         region = Region(ranks, seat, place.refresh_s)
         outcome = workload(cell.kind).run(cell, ranks, region)
         own = rank_provenance(cell, place.binding, ranks.library())
+        own |= {"unset": list(seat.unset)} if seat.unset else {}
         seen = region.seen()
         rails = place.rails
         known = node_provenance(place.facts, rails.interfaces, rails.adapters)
@@ -61,7 +68,7 @@ def run_rank(cell: Cell, seat: Seat, work: Path, phases: dict[str, float]) -> No
                     "ranks": merge_ranks([provenance for provenance, *_ in every]),
                     "nodes": merge_nodes([of_node[1] for *_, of_node in every if of_node]),
                     "phases_s": {
-                        "import": phases["import"],
+                        **{name: seconds for name, seconds in phases.items() if name != "forked_at"},
                         "ranks_up": ranks_up - phases["forked_at"],
                         "measured": region.seconds,
                     },

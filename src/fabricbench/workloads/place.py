@@ -24,6 +24,14 @@ NAMING = (
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a look at a node gives: its facts, and the fabric's rails there."""
+
+    facts: dict[str, Any]
+    rails: node.Rails
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a rank sits: its node's facts, the fabric's rails there, and what it was bound to."""
 
@@ -38,14 +46,19 @@ class Place:
     """What the preflight found and the measurement may go on with, by the first rank of a node."""
 
 
-def settle(cell: Cell, seat: Seat) -> Place:
-    """Look at the node, set what only the node knows into this rank's environment, and bind.
+def look(cell: Cell) -> Seen:
+    """Look at this node and find the cell's fabric on it; LaunchError where it isn't there."""
+    facts = node.probe(ask_names=False)
+    return Seen(facts, node.resolve(cell.fabric, facts))
+
+
+def settle(cell: Cell, seat: Seat, seen: Seen) -> Place:
+    """Set what only the node knows into this rank's environment, and bind.
 
     The first rank of each node also checks the fabric and that the other nodes are reached over it.
     Raises LaunchError with one line per problem.
     """
-    facts = node.probe(ask_names=False)
-    rails = node.resolve(cell.fabric, facts)
+    facts, rails = seen.facts, seen.rails
     warnings: list[str] = []
     if seat.local_rank == 0:
         peers = {host: own for host, own in seat.peers.items() if host != facts["host"]}

@@ -1,5 +1,6 @@
 """Ranks of one cell as a workload sees them: number, barrier and small objects, over either engine."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -100,8 +101,10 @@ def take_gpu(cell: Cell, seat: Seat) -> None:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count < cell.ranks_per_node:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        among = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
         raise LaunchError(
-            f"device: cuda: {cell.ranks_per_node} ranks on this node, and torch sees {count} GPUs; "
+            f"device: cuda: {cell.ranks_per_node} ranks on this node, and torch sees {count} GPUs{among}; "
             "ask for more GPUs, or set the workload's device to cpu or replay"
         )
     torch.cuda.set_device(seat.local_rank)

@@ -25,6 +25,8 @@ class Seat:
     """Each node's addresses on the fabric under test, by rail, as far as the launcher knows them."""
     shaping: Mapping[str, Any] | None = None
     """How the links are emulated; None for real ones."""
+    unset: Sequence[str] = field(default_factory=list)
+    """Variables that were unset or changed for this rank alone, since its node had set them."""
 
 
 def read_cell(work: Path) -> Cell:

@@ -1,0 +1,88 @@
+"""The job: its nodes, which of them a cell takes, and what the record says of it."""
+
+import pytest
+
+from fabricbench.errors import LaunchError
+from fabricbench.launch import job
+
+SHOWN = (
+    "JobId=5 JobName=fb rule UserId=root(0) Account=(null) JobState=RUNNING Requeue=1 Restarts=2 "
+    "TimeLimit=1-02:03:04 SubmitTime=2026-11-30T10:00:00 StartTime=2026-11-30T10:00:01 Partition=batch "
+    "NodeList=n[0-1] BatchHost=n0 NumNodes=2 TRES=cpu=2,node=2 TresPerNode=gres:gpu:2\n"
+)
+
+
+def test_the_nodes_are_slurms_or_the_variables():
+    """Snakemake's jobstep strips the variable; then scontrol is believed."""
+    shown = job.fields(SHOWN)
+    assert job.job_nodes({}, shown) == ["n0", "n1"]
+    assert job.job_nodes({"SLURM_JOB_NODELIST": "m[3-4]"}, shown) == ["m3", "m4"]
+    with pytest.raises(LaunchError, match="can't be found"):
+        job.job_nodes({}, {"NodeList": "(null)"})
+
+
+@pytest.mark.parametrize(
+    ("count", "placement", "only", "exclude", "chosen"),
+    [
+        (2, "packed", "", "", "n0 n1"),
+        (2, "spread", "", "", "n0 n3"),
+        (3, "spread", "", "", "n0 n2 n4"),
+        (6, "spread", "", "", "n0 n1 n2 n3 n4 n5"),
+        (2, "packed", "n[2-5]", "n3", "n2 n4"),
+        (1, "spread", "", "n0", "n1"),
+    ],
+)
+def test_a_cell_takes_the_first_nodes_or_evenly_spaced_ones(count, placement, only, exclude, chosen):
+    """Always the same for one size, among those allowed."""
+    nodes = [f"n{number}" for number in range(6)]
+    assert job.choose(nodes, count, placement, only, exclude) == chosen.split()
+
+
+def test_too_few_nodes_are_one_line():
+    """It says how many there are, and what left the others out."""
+    with pytest.raises(
+        LaunchError, match=r"takes 3 nodes, .* has 2 for it \(n0,n1,n2, cluster.exclude: n1\)"
+    ):
+        job.choose(["n0", "n1", "n2"], 3, "packed", "", "n1")
+    with pytest.raises(LaunchError, match=r"cluster.nodelist: 'n\[0' is no list"):
+        job.choose(["n0"], 1, "packed", "n[0", "")
+
+
+def test_outside_a_job_there_is_one_line():
+    """It names key and mend."""
+    with pytest.raises(LaunchError, match=r"cluster\.kind: slurm: this isn't a Slurm job; run"):
+        job.job_id({})
+    assert job.job_id({"SLURM_JOBID": "7"}) == "7"
+
+
+def test_a_record_says_what_ran_beside():
+    """Other running jobs and their nodes; times in UTC and seconds."""
+    about = job.about(job.fields(SHOWN), "5", "5 2\n6 1\n9 3\n")
+    assert about["others"] == {"jobs": 2, "nodes": 4}
+    assert (about["nodes"], about["partition"], about["restarts"]) == ("n[0-1]", "batch", 2)
+    assert about["time_limit_s"] == 26 * 3600 + 184
+    assert about["submitted"].endswith("+00:00")
+    assert job.about({}, "5", None) == {}
+    assert job.seconds("UNLIMITED") is None
+
+
+def test_variables_of_an_outer_step_are_no_options_of_the_next():
+    """Which job it is stays; how many tasks, and how they were bound, does not."""
+    outer = {"SLURM_JOB_ID": "5", "SLURM_NTASKS": "1", "SRUN_DEBUG": "3", "SBATCH_QOS": "x", "HOME": "/h"}
+    assert job.outside_of_steps(outer) == {"SLURM_JOB_ID": "5", "HOME": "/h"}
+
+
+@pytest.mark.parametrize(
+    ("told", "running", "ended"),
+    [
+        ("RUNNING\n", "", False),
+        ("COMPLETED\n", "", True),
+        ("", "", True),
+        (None, "", True),
+        (None, None, False),
+    ],
+)
+def test_a_job_has_ended_only_if_slurm_says_so(monkeypatch, told, running, ended):
+    """A controller that doesn't answer is no word of an end; an unknown number is."""
+    monkeypatch.setattr(job, "ask", lambda *command: told if "--states=all" in command else running)
+    assert job.has_ended("5") is ended

@@ -1,0 +1,94 @@
+"""What starts ranks: every word of it."""
+
+from pathlib import Path
+
+import pytest
+from cells import a_backend, a_cell
+
+from fabricbench.errors import LaunchError
+from fabricbench.launch.starters import PACKAGES, Srun, launch_of, program, starter
+
+NODES = ["n0", "n1"]
+
+
+def a_big_cell(engine="mpi", device="cpu", site=None, **options):
+    """Two ranks on each of two nodes."""
+    changes = {"gpus": 4, "ranks_per_node": 2, "launcher": "slurm", "device": device, "site": site or {}}
+    return a_cell("micro", backend=a_backend(engine, **options), **changes)
+
+
+def test_srun_is_told_everything():
+    """Counts, nodes, order and binding; nothing is left to a site's defaults."""
+    command = starter(a_big_cell()).command(a_big_cell(), NODES, ["prog"])
+    assert command.env == {}
+    assert " ".join(command.argv) == (
+        "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=1 --nodelist=n0,n1 "
+        "--distribution=block:block --mem=0 --cpu-bind=none --mem-bind=none --mpi=pmi2 --kill-on-bad-exit=1 "
+        "--overlap --export=ALL --input=none --label prog"
+    )
+
+
+def test_gpus_are_seen_by_all_ranks_of_a_node():
+    """Nobody but the rank itself chooses; a step asks for GPUs only where the job has them as a resource."""
+    cell = a_big_cell("nccl", "cuda", {"cpus_per_rank": 12})
+    argv = starter(cell, gpus=True).command(cell, NODES, []).argv
+    assert {"--gres=gpu:2", "--cpus-per-task=12", "--mpi=none"} <= set(argv)
+    assert not any("gres" in word for word in starter(cell).command(cell, NODES, []).argv)
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "launch"),
+    [
+        ("gloo", {}, "none"),
+        ("nccl", {}, "none"),
+        ("mpi", {}, "pmi2"),
+        ("mpi", {"library": "intel-mpi"}, "pmi2"),
+        ("mpi", {"library": "openmpi5"}, "pmix"),
+        ("mpi", {"library": "cray-mpich"}, "cray_shasta"),
+        ("mpi", {"library": "mpich", "launch": "pmix"}, "pmix"),
+        ("mpi", {"library": "mpich", "launch": "mpirun"}, "mpirun"),
+    ],
+)
+def test_each_library_has_its_way(engine, options, launch):
+    """Unless the backend says another."""
+    cell = a_big_cell(engine, **options)
+    assert launch_of(cell) == launch
+    way = starter(cell)
+    assert launch == "mpirun" or (isinstance(way, Srun) and way.mpi == launch)
+
+
+def test_hydra_is_given_hosts_and_what_its_srun_needs():
+    """As Snakemake's jobstep has stripped it; without it all ranks ran on the first node."""
+    cell = a_big_cell(launch="mpirun")
+    command = starter(cell).command(cell, NODES, ["prog"])
+    assert " ".join(command.argv) == "mpiexec.hydra -bootstrap slurm -hosts n0,n1 -ppn 2 -n 4 prog"
+    assert command.env["SLURM_TASKS_PER_NODE"] == "2(x2)"
+    assert command.env["SLURM_MPI_TYPE"] == "none"
+    intel = a_big_cell(library="intel-mpi", launch="mpirun")
+    assert "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT" in starter(intel).command(intel, NODES, []).env
+
+
+def test_open_mpi_hands_the_cells_variables_on_by_name():
+    """Its daemons don't pass all on."""
+    cell = a_big_cell(library="openmpi5", launch="mpirun")
+    command = starter(cell).command(cell, NODES, ["prog"])
+    text = " ".join(command.argv)
+    assert text.startswith("mpirun --host n0:2,n1:2 --map-by ppr:2:node --bind-to none -n 4 -x ")
+    assert all(f"-x {name} " in text for name in [*cell.environment, "OMP_NUM_THREADS"])
+    assert command.env["SLURM_JOB_NODELIST"] == "n0,n1"
+
+
+def test_cray_mpich_has_no_mpirun():
+    """One line says what to use."""
+    with pytest.raises(LaunchError, match=r"backends.mpi.launch: mpirun: .*use cray_shasta"):
+        starter(a_big_cell(library="cray-mpich", launch="mpirun"))
+
+
+def test_ranks_run_in_the_image_that_the_config_names():
+    """With the checkout and the work folder in it, and the GPUs' driver for those that have them."""
+    work = Path("/results/.work/x")
+    argv = program(a_big_cell("nccl", "cuda", {"container": "torch.sif"}), work)
+    assert argv[:3] == ["apptainer", "exec", "--nv"]
+    assert argv[3:7] == ["--bind", PACKAGES, "--bind", str(work)]
+    assert argv[-5:] == ["torch.sif", "python", "-m", "fabricbench.launch.task", str(work)]
+    assert "--nv" not in program(a_big_cell(site={"container": "torch.sif"}), work)
