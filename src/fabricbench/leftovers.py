@@ -9,7 +9,8 @@ from pathlib import Path
 from fabricbench import scheduler
 from fabricbench.errors import LaunchError
 from fabricbench.grid import Grid
-from fabricbench.postmortem import COMMENT, comment_of, of_folder, settle_failures
+from fabricbench.launch.job import CELL_COMMENT
+from fabricbench.postmortem import comment_of, of_folder, settle_failures
 from fabricbench.slurm_words import Job
 
 POLL_S = (1.0, 5.0)
@@ -118,6 +119,6 @@ def _by_when(jobs: list[Job]) -> str:
 
 def _named(jobs: list[Job], cells: dict[str, str]) -> str:
     """`2 jobs (12: train/…, 13: …)`; a cell that the grid doesn't name any more is named by its comment."""
-    each = [f"{job.id}: {cells.get(job.comment, job.comment.removeprefix(COMMENT))}" for job in jobs]
+    each = [f"{job.id}: {cells.get(job.comment, job.comment.removeprefix(CELL_COMMENT))}" for job in jobs]
     shown = ", ".join(each[:MOST_NAMED]) + (", …" if len(each) > MOST_NAMED else "")
     return f"job {shown}" if len(jobs) == 1 else f"{len(jobs)} jobs ({shown})"

@@ -13,12 +13,11 @@ from pathlib import Path
 from fabricbench import scheduler
 from fabricbench.errors import LaunchError, RecordError
 from fabricbench.grid import Grid, GridCell
+from fabricbench.launch.job import CELL_COMMENT
 from fabricbench.record import Record, failure_path, read_record, write_record
 from fabricbench.runner import UNFINISHED
 from fabricbench.slurm_words import Job, fields_of
 
-COMMENT = "rule_cell_wildcards_"
-"""How Snakemake's Slurm executor begins the comment of a job that measures a cell; its id follows."""
 CLEARING_S = 15.0
 """How long a job that is being cleared away is waited for, to learn how it ended."""
 POLL_S = 2.0
@@ -37,7 +36,7 @@ _ABOVE_RANKS = frozenset({"NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"})
 
 def comment_of(cell_id: str) -> str:
     """The comment of a cell's job."""
-    return COMMENT + cell_id.replace("/", "_")
+    return CELL_COMMENT + cell_id.replace("/", "_")
 
 
 def settle_failures(grid: Grid, results: Path, folder: Path, *, without: Collection[str] = ()) -> list[str]:
@@ -71,7 +70,7 @@ def settle_failures(grid: Grid, results: Path, folder: Path, *, without: Collect
 def of_folder(jobs: Iterable[Job], folder: Path) -> list[Job]:
     """The jobs that measure cells and were submitted from a working directory, in their order."""
     here = folder.resolve()
-    return [job for job in jobs if job.comment.startswith(COMMENT) and Path(job.workdir).resolve() == here]
+    return [job for job in jobs if job.comment.startswith(CELL_COMMENT) and Path(job.workdir).resolve() == here]
 
 
 def _last_jobs(cells: Iterable[GridCell], folder: Path, without: Collection[str]) -> dict[str, Job]:

@@ -43,6 +43,7 @@ from fabricbench.launch.base import (
 from fabricbench.launch.emulated import Emulated
 from fabricbench.launch.host import Host
 from fabricbench.launch.leaving import ERROR
+from fabricbench.launch.modules import loaded_modules, why_not_loaded
 from fabricbench.launch.step import Step
 from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
@@ -209,6 +210,10 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
     }
     if launcher.in_a_job:
         record.provenance["job"] = job.job_provenance(os.environ)
+    if modules := record.cell.site.get("modules"):
+        record.provenance["modules"] = loaded_modules(os.environ)
+        if why := why_not_loaded(modules, os.environ):
+            raise LaunchError(why)
     environment |= {RUNNER: str(os.getpid())} | wishes
     command = launcher.command(record.cell, work)
     try:

@@ -17,6 +17,7 @@ def test_the_nodes_are_slurms_or_the_variables():
     shown = job.fields(SHOWN)
     assert job.job_nodes({}, shown) == ["n0", "n1"]
     assert job.job_nodes({"SLURM_JOB_NODELIST": "m[3-4]"}, shown) == ["m3", "m4"]
+    assert job.job_nodes({"SLURM_JOB_NODELIST": "n[0-3]"}, shown) == ["n0", "n1"]  # n2 and n3 died
     with pytest.raises(LaunchError, match="can't be found"):
         job.job_nodes({}, {"NodeList": "(null)"})
 
@@ -63,6 +64,19 @@ def test_a_record_says_what_ran_beside():
     assert about["time_limit_s"] == 26 * 3600 + 184
     assert about["submitted"].endswith("+00:00")
     assert job.about({}, "5", None) == {}
+
+
+def test_cells_of_the_same_call_are_no_others():
+    """They share the job's name; a job of another name, or a name shared by chance, is counted."""
+    shown = job.fields(SHOWN) | {"JobName": "fb-1"}
+    running = "5 2 fb-1\n6 1 fb-1\n7 4 fb-2\n"
+    assert job.about(shown, "5", running)["others"] == {"jobs": 2, "nodes": 5}
+    cell = shown | {"Comment": "rule_cell_wildcards_micro_a-b-2-r1-01234567"}
+    assert job.about(cell, "5", running)["others"] == {"jobs": 1, "nodes": 4}
+
+
+def test_times_without_a_limit_are_none():
+    """UNLIMITED is no number of seconds."""
     assert job.seconds("UNLIMITED") is None
 
 

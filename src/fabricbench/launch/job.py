@@ -15,6 +15,8 @@ from fabricbench.nodelist import expand_nodelist
 
 ASK_S = 60.0
 """How long squeue or scontrol may take: a busy controller answers late."""
+CELL_COMMENT = "rule_cell_wildcards_"
+"""How Snakemake's Slurm executor begins the comment of a job that measures a cell; the cell's id follows."""
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)")
 
 
@@ -53,12 +55,18 @@ def fields(line: str) -> dict[str, str]:
 
 
 def job_nodes(environment: Mapping[str, str], shown: Mapping[str, str]) -> list[str]:
-    """The job's nodes in Slurm's order: by SLURM_JOB_NODELIST, else as scontrol tells."""
-    text = environment.get("SLURM_JOB_NODELIST") or shown.get("NodeList", "")
+    """The job's nodes in Slurm's order: by SLURM_JOB_NODELIST, else as scontrol tells.
+
+    A job with --no-kill outlives a node that dies: the variable still names it, scontrol doesn't.
+    """
+    told = shown.get("NodeList", "")
+    told = "" if told == "(null)" else told
     try:
-        names = expand_nodelist("" if text == "(null)" else text)
+        alive = expand_nodelist(told)
+        names = expand_nodelist(environment.get("SLURM_JOB_NODELIST") or told)
     except ValueError as error:
         raise LaunchError(f"the nodes of this Slurm job: {error}") from None
+    names = [name for name in names if name in alive] or names
     if not names:
         raise LaunchError(
             "the nodes of this Slurm job can't be found: SLURM_JOB_NODELIST isn't set, and "
@@ -105,13 +113,16 @@ def _few(names: Sequence[str]) -> str:
 def job_provenance(environment: Mapping[str, str]) -> dict[str, Any]:
     """Which job a cell ran in, and how much else ran then; what Slurm doesn't tell is left out."""
     job = job_id(environment)
-    running = ask("squeue", "--noheader", "--states=RUNNING", "--format=%A %D")
+    running = ask("squeue", "--noheader", "--states=RUNNING", "--format=%A %D %j")
     told = about(show(job), job, running)
     return {"id": job, "cluster": environment.get("SLURM_CLUSTER_NAME", "")} | told
 
 
 def about(shown: Mapping[str, str], job: str, running: str | None) -> dict[str, Any]:
-    """The facts of a job from scontrol's fields, and from lines `job nodes` of all jobs that run."""
+    """The facts of a job from scontrol's fields, and from lines `job nodes name` of all jobs that run.
+
+    Cells of the same call of Snakemake, whose jobs share a name, aren't others: the table knows them.
+    """
     found: dict[str, Any] = {}
     if shown:
         found = {
@@ -123,8 +134,9 @@ def about(shown: Mapping[str, str], job: str, running: str | None) -> dict[str, 
             "time_limit_s": seconds(shown.get("TimeLimit", "")),
         }
     if running is not None:
-        others = [line.split() for line in running.splitlines()]
-        busy = [int(words[1]) for words in others if len(words) == 2 and words[0] != job]
+        lines = [words for line in running.splitlines() if len(words := line.split(None, 2)) >= 2]
+        name = shown.get("JobName", "") if shown.get("Comment", "").startswith(CELL_COMMENT) else ""
+        busy = [int(nodes) for other, nodes, *named in lines if other != job and named != [name]]
         found["others"] = {"jobs": len(busy), "nodes": sum(busy)}
     return found
 
