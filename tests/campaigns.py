@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -62,10 +63,10 @@ class Campaign:
         assert (done.returncode == 0) is ok, output
         return output
 
-    def measure(self, *arguments: str, ok: bool = True) -> set[str]:
+    def measure(self, *arguments: str, **options: Any) -> set[str]:
         """Run everything that is missing; returns the cells (without digest) whose record was written."""
         before = self._records()
-        self.snakemake(*arguments, ok=ok)
+        self.snakemake(*arguments, **options)
         return {
             name for (name, path), written in self._records().items() if before.get((name, path)) != written
         }

@@ -4,7 +4,9 @@ import copy
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from campaigns import ROOT, TINY, Campaign
 
@@ -21,6 +23,8 @@ class SlurmCampaign(Campaign):
     """Like `Campaign`, in a folder that the cluster shares."""
 
     cluster: Cluster
+    environment: Mapping[str, str] = MappingProxyType({})
+    """What is set for Snakemake, as by an allocation that it runs in."""
 
     def __init__(self, cluster: Cluster, folder: Path, config: dict) -> None:
         """Copy what Snakemake reads and write the config."""
@@ -39,7 +43,7 @@ class SlurmCampaign(Campaign):
         sooner = SOONER if profile == "profiles/slurm" else ()
         start = [sys.executable, "-P", str(ROOT / "tests" / "quick_polls.py")]
         argv = [*start, "--profile", profile, *sooner, *arguments]
-        return self.cluster.command(argv, cwd=self.folder)
+        return self.cluster.command(argv, cwd=self.folder, env=self.environment)
 
     def snakemake(self, *arguments: str, ok: bool = True, profile: str = "profiles/slurm") -> str:
         """Run Snakemake there and assert how it ends; returns all that it prints."""

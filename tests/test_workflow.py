@@ -11,7 +11,14 @@ from fabricbench.campaign import Cluster, Scale
 from fabricbench.config import load_config
 from fabricbench.record import Record, write_record
 from fabricbench.snakemake_call import Call, is_dry_run, this_call
-from fabricbench.workflow import Prepared, UserError, prepare, prepare_job, why_not_here
+from fabricbench.workflow import (
+    Prepared,
+    UserError,
+    let_shells_load_modules,
+    prepare,
+    prepare_job,
+    why_not_here,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "config" / "examples" / "paper.yaml"
@@ -239,3 +246,21 @@ def test_cells_elsewhere_share_one_machine(tmp_path):
     assert not {"nodes", "mem_mb", "slurm_extra"} & made.resources.keys()
     assert made.partial == ""
     assert "profiles/local" in made.command
+
+
+def test_shells_of_rules_know_module(tmp_path):
+    """Where a login shell knows it and didn't export it; what a site or user set stays."""
+    (tmp_path / "init").mkdir()
+    start = tmp_path / "init" / "bash"
+    start.touch()
+    home = {"MODULESHOME": str(tmp_path)}
+    for given, wanted in (
+        (home, str(start)),
+        (home | {"BASH_FUNC_module%%": "() {}"}, None),
+        (home | {"BASH_ENV": "mine"}, "mine"),
+        ({"MODULESHOME": "/nowhere"}, None),
+        ({}, None),
+    ):
+        environment = dict(given)
+        let_shells_load_modules(environment)
+        assert environment.get("BASH_ENV") == wanted

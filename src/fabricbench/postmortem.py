@@ -70,7 +70,9 @@ def settle_failures(grid: Grid, results: Path, folder: Path, *, without: Collect
 def of_folder(jobs: Iterable[Job], folder: Path) -> list[Job]:
     """The jobs that measure cells and were submitted from a working directory, in their order."""
     here = folder.resolve()
-    return [job for job in jobs if job.comment.startswith(CELL_COMMENT) and Path(job.workdir).resolve() == here]
+    return [
+        job for job in jobs if job.comment.startswith(CELL_COMMENT) and Path(job.workdir).resolve() == here
+    ]
 
 
 def _last_jobs(cells: Iterable[GridCell], folder: Path, without: Collection[str]) -> dict[str, Job]:

@@ -6,7 +6,7 @@ Imported while Snakemake parses, on every node of a cluster as well: keep it lig
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, Signature
@@ -144,6 +144,8 @@ def prepare(
 
     load_config([Path(file) for file in files])
     campaign = parse_config(config)
+    if campaign.cluster.modules:
+        let_shells_load_modules(os.environ)
     if call.runs and (reason := why_not_here(campaign.cluster, call.executor, os.environ)):
         raise UserError(reason)
     grid = expand(campaign)
@@ -177,11 +179,14 @@ def prepare_job(config: Mapping[str, Any], results: Path) -> Prepared:
     The config may have been edited since. Nothing is checked again, as every cell would pay for it.
     """
     grid, cells = read_cells(results / str(config.get("campaign", "default")) / "grid.json")
+    cluster = Cluster.from_json(grid.campaign["cluster"])
+    if cluster.modules:
+        let_shells_load_modules(os.environ)
     fabrics = grid.campaign["fabrics"].values()
     interfaces = dict.fromkeys(name for fabric in fabrics for name in fabric["interface"])
     return Prepared(
         name=grid.campaign["name"],
-        cluster=Cluster.from_json(grid.campaign["cluster"]),
+        cluster=cluster,
         cells=cells,
         wanted=(),
         interfaces=" ".join(interfaces),
@@ -254,6 +259,14 @@ def use_this_python(checkout: Path) -> None:
     for name, first in (("PATH", Path(sys.executable).parent), ("PYTHONPATH", checkout / "src")):
         rest = [folder for folder in os.environ.get(name, "").split(os.pathsep) if folder]
         os.environ[name] = os.pathsep.join([str(first), *rest])
+
+
+def let_shells_load_modules(environment: MutableMapping[str, str]) -> None:
+    """Let the shell of a rule know `module`, which login shells define and some sites don't export to others."""
+    start = os.path.join(environment.get("MODULESHOME", ""), "init", "bash")
+    exported = any(name.startswith("BASH_FUNC_module") for name in environment)
+    if not exported and "BASH_ENV" not in environment and os.path.isfile(start):
+        environment["BASH_ENV"] = start
 
 
 def files_of(folder: Path, pattern: str = "*") -> list[str]:

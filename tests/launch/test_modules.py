@@ -19,7 +19,9 @@ def test_what_is_not_loaded_is_one_line() -> None:
     """It names the key, the modules, what is loaded, and the mend."""
     line = why_not_loaded(["gcc", "nope/1", "other"], {"LOADEDMODULES": "gcc/13"})
     assert line is not None
-    assert line.startswith("cluster.modules: nope/1, other: not loaded on this node, where loaded are gcc/13;")
+    assert line.startswith(
+        "cluster.modules: nope/1, other: not loaded on this node, where loaded are gcc/13;"
+    )
     assert "none is loaded" in str(why_not_loaded(["gcc"], {}))
     assert why_not_loaded([], {}) is None
     assert loaded_modules({}) == []
