@@ -116,7 +116,7 @@ def test_ranks_of_a_step_meet_and_measure(slurm, tmp_path, container):
     record = run(cell, tmp_path)
     assert record.status == "ok", record.reason
     assert slurm()["options"]["mpi"] == "none"
-    assert sorted(slurm()["slurm"]) == ["SLURM_JOB_ID", "SLURM_JOB_NAME"]
+    assert sorted(slurm()["slurm"]) == ["SLURM_JOB_ID"]
     assert record.provenance["unset"] == ["NCCL_SOCKET_IFNAME"]
     assert [entry["unset"] for entry in record.provenance["ranks"]] == [["UCX_TLS"]]
     assert record.provenance["job"]["id"] == "7"

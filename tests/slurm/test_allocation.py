@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
     "workloads": {"micro": MICRO},
 }
 BAD = {
-    **{"kind": "cfd", "case": "uniform", "cells": [8, 8, 8], "cfl": 40.0, "steps": 20},
+    **{"kind": "cfd", "case": "vortex", "cells": [16, 16, 8], "cfl": 40.0, "steps": 3},
     **{"gpus": [4], "fabrics": ["ethernet"], "repeats": 1, "only": [{"placement": "packed"}]},
 }
 ENDLESS = MICRO | {

@@ -6,7 +6,7 @@ What a job is told by variables is little where Snakemake's jobstep removed them
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -169,10 +169,11 @@ def has_ended(job: str) -> bool:
     }
 
 
-def steps_named(job: str, name: str) -> list[str]:
-    """The steps of a job (`5.0`) that still run under a name."""
+def steps_left(job: str, name: str, steps: Collection[str]) -> list[str]:
+    """The steps of a job (`5.0`) that still run, of those under a name and those known by number."""
     told = ask("squeue", "--steps", "--noheader", "--format=%i %j", f"--jobs={job}") or ""
-    return [words[0] for line in told.splitlines() if (words := line.split())[1:] == [name]]
+    listed = [line.split(None, 1) for line in told.splitlines() if line.strip()]
+    return [step for step, *named in listed if named == [name] or step in steps]
 
 
 def tasks_per_node(nodes: int, ranks: int) -> str:

@@ -104,8 +104,8 @@ def has_gpus(shown: Mapping[str, str]) -> bool:
 
 
 def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
-    """Start srun, or what starts it, with the name by which Slurm lists the step."""
-    environment = job.outside_of_steps(os.environ) | {"SLURM_JOB_NAME": name} | dict(command.env)
+    """Start srun, with the name by which Slurm lists the step, or what starts it."""
+    environment = job.outside_of_steps(os.environ) | dict(command.env)
     # An MPI library that came with this Python has its launcher beside it, which no module put on PATH.
     environment["PATH"] = os.pathsep.join(
         filter(None, [environment.get("PATH"), str(Path(sys.executable).parent)])
@@ -113,7 +113,10 @@ def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
     for tool in ("srun", command.argv[0]):
         if shutil.which(tool, path=environment["PATH"]) is None:
             raise LaunchError(f"{tool} isn't on PATH; add it, or the environment module that has it")
-    argv = [str(shutil.which(command.argv[0], path=environment["PATH"])), *command.argv[1:]]
+    # Within a job srun takes no name from SLURM_JOB_NAME. Steps that MPI's launchers start keep their own,
+    # and are known by what their ranks say at the roll call.
+    named = [f"--job-name={name}"] if command.argv[0] == "srun" else []
+    argv = [str(shutil.which(command.argv[0], path=environment["PATH"])), *named, *command.argv[1:]]
     parent = os.getpid()
     with open(work / _STARTER_LOG, "wb") as log:
         try:
@@ -152,8 +155,8 @@ def end(process: subprocess.Popen[bytes], own: str, name: str, steps: set[str]) 
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SRUN_S)
     until = time.monotonic() + GONE_S
-    while (left := job.steps_named(own, name)) and time.monotonic() < until:
-        job.ask("scancel", "--signal=KILL", *sorted({*left, *steps} if process.poll() is None else left))
+    while (left := job.steps_left(own, name, steps)) and time.monotonic() < until:
+        job.ask("scancel", "--signal=KILL", *left)
         time.sleep(POLL_S)
     if process.poll() is None:
         process.kill()
