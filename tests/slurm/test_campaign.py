@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,9 @@ LAYOUT = {
     "ddp/omnipath-gloo-4-r1": {"n0": "0-1", "n1": "2-3"},
     "ddp/omnipath-gloo-8-r1": {"n0": "0-1", "n1": "2-3", "n2": "4-5", "n3": "6-7"},
     "cfd/omnipath-mpi-4-r1": {"n0": "0-1", "n1": "2-3"},
-    **dict.fromkeys(("micro/ethernet-mpi-2-r1", "micro/omnipath-mpi-2-r1"), {"n0": "0", "n1": "1"}),
+    "micro/ethernet-mpi-2-r1": {"n0": "0", "n1": "1"},
+    "micro/omnipath-mpi-2-r1": {"n0": "0", "n1": "1"},
 }
-MICRO_CELLS = {"micro/ethernet-mpi-2-r1", "micro/omnipath-mpi-2-r1"}
 MODULES = Path("/usr/share/modules/init/bash")
 
 
@@ -201,7 +201,7 @@ def test_only_invalidated_cells_become_jobs(
 
 
 @pytest.fixture
-def module_shell(tmp_path: Path) -> Iterator[Callable[[list[str]], list[str]]]:
+def module_shell(tmp_path: Path) -> Callable[[list[str]], list[str]]:
     """A login shell with environment modules, among them `net/1`, in which a command runs."""
     if not MODULES.exists():
         pytest.skip("no environment modules here: apt-get install environment-modules")
@@ -223,13 +223,13 @@ def module_shell(tmp_path: Path) -> Iterator[Callable[[list[str]], list[str]]]:
         "        json.dump([socket.gethostname(), os.environ.get('NET_HOME')], file)\n"
     )
     start = f'. {MODULES}; module use {tmp_path / "modulefiles"}; exec "$@"'
-    yield lambda argv: ["bash", "-c", start, "bash", *argv]
+    return lambda argv: ["bash", "-c", start, "bash", *argv]
 
 
 def test_what_the_config_asks_for_reaches_slurm_and_the_ranks(
     cluster: Cluster, tmp_path: Path, module_shell: Callable[[list[str]], list[str]]
 ) -> None:
-    """Nodes, GPUs, time, partition and more as scontrol shows them; modules on every rank; no GPU, no cell."""
+    """Nodes, GPUs, time, partition as scontrol shows them; modules on every rank; without GPUs no cell."""
     config = changed(
         MAIN,
         nodelist="n[0-3]",
