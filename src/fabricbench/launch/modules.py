@@ -28,6 +28,6 @@ def why_not_loaded(asked: Iterable[str], environment: Mapping[str, str]) -> str 
     there = f"loaded are {', '.join(loaded)}" if loaded else "none is loaded"
     return (
         f"cluster.modules: {', '.join(missing)}: not loaded on this node, where {there}; see that "
-        f"`module load {missing[0]}` works there, in the shell that calls Snakemake too, and that the profile "
-        "has software-deployment-method: [env-modules]"
+        f"`module load {missing[0]}` works there, in the shell that calls Snakemake too, and that the "
+        "profile has software-deployment-method: [env-modules]"
     )
