@@ -229,7 +229,9 @@ def _look_at_slurm(
     """End what a killed call left in Slurm, then ask whether it would take what is missing."""
     from fabricbench.leftovers import end_leftovers
     from fabricbench.scheduler import refusals
+    from fabricbench.slurm_polling import mend_executor
 
+    mend_executor()
     for line in end_leftovers(grid, Path.cwd()):
         say(line)
     plain = {name: value for name, value in call.defaults.items() if value != ""}
