@@ -37,10 +37,12 @@ class Plugin:
         self.Executor = Executor
 
     async def query_job_status(self, command: str, logger: Any) -> tuple[Any, float | None]:
+        """The next answer."""
         answer = self.answers.pop(0)
         return answer, None if answer is None else 0.1
 
     def get_min_job_age(self) -> int | None:
+        """What scontrol says of a silent controller."""
         return None
 
 

@@ -1,10 +1,11 @@
 """Two cases in which Snakemake's Slurm executor would wait for ever, mended while it runs (plugin 2.8.0).
 
-While slurmctld is restarted, it asks a few times, then sacct, which may have nothing to say, and drops all jobs
-that it waits for. And a job that Slurm has forgotten it takes for one that is still to be listed.
+While slurmctld is restarted, it asks a few times, then sacct, which may have nothing to say, and drops all
+jobs that it waits for. And a job that Slurm has forgotten it takes for one that is still to be listed.
 """
 
 import asyncio
+import importlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ def mend_executor() -> None:
     Another version of the plugin, whose parts have other names, is left as it is.
     """
     try:
-        import snakemake_executor_plugin_slurm as plugin
+        plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
     except ImportError:
         return
     names = ("query_job_status", "get_min_job_age", "Executor")
