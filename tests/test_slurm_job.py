@@ -193,6 +193,14 @@ def test_what_is_tried_is_what_is_submitted():
         )
 
 
+def test_memory_per_core_of_a_profile_is_tried():
+    """Before that of a node, as the executor has it."""
+    job = resources(a_cluster(), a_cell(site=SITE), 60.0) | {"mem_mb_per_cpu": 500, "mem_mb": 0}
+    tried = [word for word in sbatch_arguments(job) if word.startswith("--mem")]
+    assert tried == [word.replace(" ", "=") for word in ["--mem-per-cpu 500"]]
+    assert "--mem-per-cpu" in sbatch_options(job)
+
+
 def _long(words: list[str]) -> list[str]:
     """Every option as one word: -t 9 as --time=9."""
     names = {"-t": "--time", "-p": "--partition", "-A": "--account", "-C": "--constraint", "--mem": "--mem"}

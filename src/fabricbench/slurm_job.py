@@ -124,7 +124,9 @@ def sbatch_arguments(job: Resources) -> list[str]:
     ):
         if key in job:
             arguments.append(f"--{option}={job[key]}")
-    if job.get("mem_mb"):
+    if job.get("mem_mb_per_cpu"):  # which the executor takes before the other
+        arguments.append(f"--mem-per-cpu={job['mem_mb_per_cpu']}")
+    elif job.get("mem_mb"):
         arguments.append(f"--mem={job['mem_mb']}")
     if "gpu" in job:
         model = f"{job['gpu_model']}:" if "gpu_model" in job else ""
