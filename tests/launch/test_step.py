@@ -20,7 +20,7 @@ from fabricbench.cell import Cell
 from fabricbench.code_key import code_key
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.selection import environment as selected
-from fabricbench.launch import job, task
+from fabricbench.launch import task
 from fabricbench.launch.base import cell_environment
 from fabricbench.record import Record, failure_path, read_record
 from fabricbench.runner import run_cell as run_in_process
@@ -178,7 +178,7 @@ def test_outside_a_job_a_cell_fails_with_one_line(tmp_path, monkeypatch):
 
 def test_leftovers_of_the_same_record_go_and_others_stay(tmp_path, monkeypatch):
     """Those of this job or of one that has ended; another cell's, or a running job's, may be in use."""
-    monkeypatch.setattr(job, "has_ended", lambda number: number == "5")
+    monkeypatch.setattr("fabricbench.runner.has_ended", lambda number: number == "5")
     names = ["x-1-7-aaaa", "x-1-5-bbbb", "x-1-6-cccc", "x-2-7-dddd"]
     for name in names:
         (tmp_path / ".work" / name).mkdir(parents=True)
