@@ -265,7 +265,7 @@ def use_this_python(checkout: Path) -> None:
 
 
 def let_shells_load_modules(environment: MutableMapping[str, str]) -> None:
-    """Let the shell of a rule know `module`, which login shells define and some sites don't export to others."""
+    """Let a rule's shell know `module`, which login shells define and some sites don't export to others."""
     start = os.path.join(environment.get("MODULESHOME", ""), "init", "bash")
     exported = any(name.startswith("BASH_FUNC_module") for name in environment)
     if not exported and "BASH_ENV" not in environment and os.path.isfile(start):

@@ -55,14 +55,6 @@ def test_of_others_nothing_is_claimed_where_slurm_may_hide_them(running, config)
     assert job.others(running, config, 1000) is None
 
 
-def test_a_step_is_gone_only_if_slurm_says_so(monkeypatch):
-    """No answer isn't an empty list."""
-    monkeypatch.setattr(job, "ask", lambda *command: "5.0 fb-1\n5.1 other\n")
-    assert job.steps_named("5", "fb-1") == ["5.0"]
-    monkeypatch.setattr(job, "ask", lambda *command: None)
-    assert job.steps_named("5", "fb-1") is None
-
-
 @pytest.mark.parametrize(
     ("told", "running", "ended"),
     [
@@ -77,3 +69,12 @@ def test_a_job_has_ended_only_if_slurm_says_so(monkeypatch, told, running, ended
     """A controller that doesn't answer is no word of an end; an unknown number is."""
     monkeypatch.setattr(job, "ask", lambda *command: told if "--states=all" in command else running)
     assert job.has_ended("5") is ended
+
+
+def test_steps_that_are_left_are_known_by_name_or_number(monkeypatch):
+    """srun's step has the name that it was given; those that MPI's launchers start said their numbers."""
+    listed = "7.0 fabricbench-1\n7.1 hydra_pmi_proxy\n7.2 mine alone\n7.batch batch\n"
+    monkeypatch.setattr(job, "ask", lambda *_: listed)
+    assert job.steps_left("7", "fabricbench-1", {"7.1", "7.9"}) == ["7.0", "7.1"]
+    monkeypatch.setattr(job, "ask", lambda *_: None)  # no answer isn't an empty list
+    assert job.steps_left("7", "fabricbench-1", {"7.1"}) is None

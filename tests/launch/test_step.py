@@ -124,7 +124,7 @@ def test_ranks_of_a_step_meet_and_measure(slurm, tmp_path, container):
     record = run(cell, tmp_path)
     assert record.status == "ok", record.reason
     assert slurm()["options"]["mpi"] == "none"
-    assert sorted(slurm()["slurm"]) == ["SLURM_JOB_ID", "SLURM_JOB_NAME"]
+    assert sorted(slurm()["slurm"]) == ["SLURM_JOB_ID"]
     assert record.provenance["unset"] == ["NCCL_SOCKET_IFNAME"]
     assert [entry["unset"] for entry in record.provenance["ranks"]] == [["UCX_TLS"]]
     assert record.provenance["job"]["id"] == "7"
@@ -190,7 +190,7 @@ def test_a_step_is_ended_also_where_slurm_does_not_list_it(monkeypatch):
     """A controller that doesn't answer is asked again, and the steps that ranks named are tried meanwhile."""
     told, listed = [], iter([None, ["7.0"], []])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(job, "steps_named", lambda *_: next(listed))
+    monkeypatch.setattr(job, "steps_left", lambda *_: next(listed))
     monkeypatch.setattr(job, "ask", lambda *command: told.append(command[2:]))
     with subprocess.Popen(["true"]) as process:
         process.wait()

@@ -5,7 +5,7 @@ Nothing here decides where ranks run, so it isn't in the code key.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fabricbench.errors import LaunchError
@@ -82,9 +82,13 @@ def has_ended(job: str) -> bool:
     }
 
 
-def steps_named(job: str, name: str) -> list[str] | None:
-    """The steps of a job (`5.0`) that still run under a name; None where Slurm doesn't answer."""
+def steps_left(job: str, name: str, steps: Collection[str]) -> list[str] | None:
+    """The steps of a job (`5.0`) that still run, of those under a name and those known by number.
+
+    None where Slurm doesn't answer.
+    """
     told = ask("squeue", "--all", "--steps", "--noheader", "--format=%i %j", f"--jobs={job}")
     if told is None:
         return None
-    return [words[0] for line in told.splitlines() if (words := line.split())[1:] == [name]]
+    listed = [line.split(None, 1) for line in told.splitlines() if line.strip()]
+    return [step for step, *named in listed if named == [name] or step in steps]

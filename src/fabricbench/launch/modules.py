@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterable, Mapping
 
-# What is loaded, and by which other names: Environment Modules and Lmod keep the first, the former the second.
-_LOADED, _ALIASES = "LOADEDMODULES", "__MODULES_LMALTNAME"
+_LOADED = "LOADEDMODULES"
+"""Kept by Environment Modules and by Lmod."""
+_ALIASES = "__MODULES_LMALTNAME"
+"""Other names of what is loaded, by Environment Modules."""
 
 
 def loaded_modules(environment: Mapping[str, str]) -> list[str]:
@@ -25,7 +27,7 @@ def why_not_loaded(asked: Iterable[str], environment: Mapping[str, str]) -> str 
         return None
     there = f"loaded are {', '.join(loaded)}" if loaded else "none is loaded"
     return (
-        f"cluster.modules: {', '.join(missing)}: not loaded on this node, where {there}; see that `module load "
-        f"{missing[0]}` works there, in the shell that calls Snakemake too, and that the profile has "
-        "software-deployment-method: [env-modules]"
+        f"cluster.modules: {', '.join(missing)}: not loaded on this node, where {there}; see that "
+        f"`module load {missing[0]}` works there, in the shell that calls Snakemake too, and that the "
+        "profile has software-deployment-method: [env-modules]"
     )

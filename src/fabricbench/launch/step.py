@@ -109,8 +109,8 @@ def has_gpus(shown: Mapping[str, str]) -> bool:
 
 
 def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
-    """Start srun, or what starts it, with the name by which Slurm lists the step."""
-    environment = outside_of_steps(os.environ) | {"SLURM_JOB_NAME": name} | dict(command.env)
+    """Start srun, with the name by which Slurm lists the step, or what starts it."""
+    environment = outside_of_steps(os.environ) | dict(command.env)
     # An MPI library that came with this Python has its launcher beside it, which no module put on PATH.
     environment["PATH"] = os.pathsep.join(
         filter(None, [environment.get("PATH"), str(Path(sys.executable).parent)])
@@ -118,7 +118,10 @@ def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
     for tool in ("srun", command.argv[0]):
         if shutil.which(tool, path=environment["PATH"]) is None:
             raise LaunchError(f"{tool} isn't on PATH; add it, or the environment module that has it")
-    argv = [str(shutil.which(command.argv[0], path=environment["PATH"])), *command.argv[1:]]
+    # Within a job srun takes no name from SLURM_JOB_NAME. Steps that MPI's launchers start keep their own,
+    # and are known by what their ranks say at the roll call.
+    named = [f"--job-name={name}"] if command.argv[0] == "srun" else []
+    argv = [str(shutil.which(command.argv[0], path=environment["PATH"])), *named, *command.argv[1:]]
     parent = os.getpid()
     with open(work / _STARTER_LOG, "wb") as log:
         try:
@@ -160,9 +163,9 @@ def end(process: subprocess.Popen[bytes], own: str, name: str, steps: set[str]) 
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SRUN_S)
     until = time.monotonic() + GONE_S
-    while (left := job.steps_named(own, name)) != [] and time.monotonic() < until:
-        known = left or []  # Slurm may be too busy to answer; those that ranks named are tried all the same
-        if told := sorted({*known, *steps} if left is None or process.poll() is None else known):
+    while (left := job.steps_left(own, name, steps)) != [] and time.monotonic() < until:
+        # Slurm may be too busy to answer; then the steps that ranks named are tried all the same.
+        if told := sorted(steps) if left is None else left:
             job.ask("scancel", "--signal=KILL", *told)
         time.sleep(POLL_S)
     if process.poll() is None:
