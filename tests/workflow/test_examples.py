@@ -30,7 +30,7 @@ def sbatch(config: Config, cell: GridCell) -> str:
 
 
 def ranks(config: Config, cell: GridCell) -> str:
-    """What starts the ranks in the job; nodes, paths and interpreter have names in place of this machine's."""
+    """What starts the ranks in the job; nodes, paths and interpreter by names in place of this machine's."""
     nodes = [f"node{number}" for number in range(cell.cell.nodes)]
     asked = slurm_job.resources(config.cluster, cell.cell, cell.timeout_s)
     work = Path("WORK")
