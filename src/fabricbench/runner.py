@@ -251,7 +251,10 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
     record.facts, record.evidence = result["facts"], result["evidence"]
     record.evidence["words"] = telling(lines)
     record.provenance |= {"ranks": result["ranks"], "nodes": result["nodes"]}
-    record.phases_s = result["phases_s"]
+    began = datetime.fromisoformat(record.start).timestamp()
+    record.phases_s = result["phases_s"] | {
+        f"to_{name}": moment - began for name, moment in result["moments"].items() if moment is not None
+    }
 
 
 def _awaited(path: Path) -> Path:
