@@ -85,7 +85,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[
         "srun": SRUN,
         "apptainer": APPTAINER,
         "scontrol": SCONTROL.format(host=host),
-        "squeue": "import sys; print('' if '--steps' in sys.argv else '-1 1')",
+        "squeue": "import sys; print('' if '--steps' in sys.argv else '999999 1')",
         "scancel": "",
     }
     for name, program in programs.items():
@@ -128,7 +128,7 @@ def test_ranks_of_a_step_meet_and_measure(slurm, tmp_path, container):
     assert record.provenance["unset"] == ["NCCL_SOCKET_IFNAME"]
     assert [entry["unset"] for entry in record.provenance["ranks"]] == [["UCX_TLS"]]
     assert record.provenance["job"]["id"] == "7"
-    assert record.provenance["job"]["others"] == {"jobs": 0, "nodes": 0}
+    assert record.provenance["job"]["others"] == {"jobs": 1, "nodes": 1}
     phases = record.phases_s
     assert 0 < phases["roll_call"] < phases["to_ranks_up"] < phases["to_first_step"] < phases["total"]
     image = tmp_path / "told.apptainer"

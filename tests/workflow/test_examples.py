@@ -34,9 +34,9 @@ def ranks(config: Config, cell: GridCell) -> str:
     nodes = [f"node{number}" for number in range(cell.cell.nodes)]
     asked = slurm_job.resources(config.cluster, cell.cell, cell.timeout_s)
     work = Path("WORK")
-    command = starter(cell.cell, gpus="gres" in asked or "gpu" in asked).command(
-        cell.cell, nodes, program(cell.cell, work)
-    )
+    command = starter(
+        cell.cell, gpus="gres" in asked or "--gpus-per-node" in str(asked["slurm_extra"])
+    ).command(cell.cell, nodes, program(cell.cell, work))
     line = " ".join([*(f"{name}={value}" for name, value in sorted(command.env.items())), *command.argv])
     for found, name in ((",".join(nodes), "NODES"), (sys.executable, "python"), (PACKAGES, "SRC")):
         line = line.replace(found, name)
