@@ -55,13 +55,13 @@ def config_with(workloads: dict[str, Any] | None = None, **cluster: Any) -> dict
 def allocation(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What salloc sets for a shell in an allocation of all four nodes, which outlives a node's death."""
     told = tmp_path_factory.mktemp("allocation") / "environment"
-    script = f"env -0 > {told}.part && mv {told}.part {told} && exec sleep 1000"
+    script = f"env -0 > {told}.part && mv {told}.part {told} && exec cat"
     command = ["salloc", "--nodes=4", "--exclusive", "--no-kill", "sh", "-c", script]
-    with cluster.popen(command, stderr=subprocess.DEVNULL) as process:
+    # It lasts until its standard input is closed, at the end of the block.
+    with cluster.popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL):
         wait_until(told.exists)
         every = dict(line.split("=", 1) for line in told.read_text().split("\0") if "=" in line)
         yield {name: value for name, value in every.items() if name.startswith("SLURM")}
-        process.terminate()
 
 
 @pytest.fixture(autouse=True)
