@@ -272,6 +272,19 @@ def test_nodes_that_are_down_refuse_nothing(monkeypatch: pytest.MonkeyPatch, arg
     assert scheduler.refusals([("train", arguments)]) == []
 
 
+def test_what_waits_for_absent_nodes_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the call is silent for as long as they are away; not of what other nodes can run."""
+    sinfo = SINFO.replace("|", FIELD).replace("^", ROW)
+    answering(monkeypatch, sinfo=(0, sinfo, ""))
+    fits = [("a", ["-N3"]), ("b", ["-N1", "-p", "debug"]), ("c", ["-N1", "-w", "n2"])]
+    assert scheduler.waits(fits) == []
+    waiting = [("d", ["-N4"]), ("e", ["-w", "n3"]), ("f", ["-N3", "--exclude=n0", "-C", "opa"])]
+    (line,) = scheduler.waits(fits + waiting)
+    assert line.startswith("d and 2 more: waits in Slurm's queue, as n3 is down or drained; ")
+    answering(monkeypatch, sinfo=(1, "", "no"))
+    assert scheduler.waits(waiting) == []
+
+
 def test_what_is_taken_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request, no call; a request that fits gives nothing."""
     calls = answering(monkeypatch, sinfo=(0, SINFO, ""), sbatch=(0, "", TAKEN))

@@ -60,7 +60,9 @@ def test_a_call_knows_what_profiles_give_to_every_cell(monkeypatch):
 @pytest.fixture
 def slurm(monkeypatch) -> SimpleNamespace:
     """Modules that ask a Slurm, with made-up answers; what was asked is kept."""
-    seen = SimpleNamespace(refused=[], left=["job 7 of an earlier call was cancelled"], asked=[], order=[])
+    seen = SimpleNamespace(
+        refused=[], absent=False, left=["job 7 of an earlier call was cancelled"], asked=[], order=[]
+    )
 
     def end_leftovers(grid, folder):
         for line in seen.left:
@@ -74,7 +76,7 @@ def slurm(monkeypatch) -> SimpleNamespace:
 
     for name, functions in {
         "leftovers": {"end_leftovers": end_leftovers},
-        "scheduler": {"refusals": refusals},
+        "scheduler": {"refusals": refusals, "waits": lambda requests: ["n3 is down"] if seen.absent else []},
     }.items():
         module = ModuleType(f"fabricbench.{name}")
         vars(module).update(functions)
@@ -91,8 +93,9 @@ def prepared(results: Path, call: Call = SLURM, said: list[str] | None = None) -
 def test_slurm_is_asked_before_anything_is_submitted(slurm, tmp_path):
     """What an earlier call left is ended first, and told; then each distinct shape of job is tried once."""
     said: list[str] = []
+    slurm.absent = True
     prepared(tmp_path, said=said)
-    assert said == slurm.left
+    assert said == [*slurm.left, "n3 is down"]
     assert slurm.order == ["leftovers", "refusals"]
     shapes = [tuple(arguments) for _, arguments in slurm.asked]
     assert len(shapes) == len(set(shapes)) < 40

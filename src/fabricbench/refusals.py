@@ -155,6 +155,21 @@ def explain(accepted: bool, words: str, arguments: Sequence[str], pools: Sequenc
     return _known(words, asked, pools, here)
 
 
+def absent(arguments: Sequence[str], pools: Sequence[Pool]) -> list[str]:
+    """Nodes that are down or drained, for which a request has to wait; none where there are enough others."""
+    asked = parse_arguments(arguments)
+    here = _chosen(asked, pools)
+    if (feature := asked.get("constraint", "")) and re.fullmatch(r"\w+", feature):
+        here = [pool for pool in here if feature in pool.features]
+    wanted, excluded = (_expanded(asked.get(key, "")) for key in ("nodelist", "exclude"))
+    usable = {name: pool.up for pool in here for name in pool.names if name not in excluded}
+    if wanted:
+        usable = {name: up for name, up in usable.items() if name in wanted}
+    if sum(usable.values()) >= (_whole(asked.get("nodes", "1")) or 1):
+        return []
+    return sorted((name for name, up in usable.items() if not up), key=lambda name: (len(name), name))
+
+
 def _chosen(asked: Mapping[str, str], pools: Sequence[Pool]) -> list[Pool]:
     """The pools of the partitions that are asked for, or of the default one."""
     if "partition" in asked:

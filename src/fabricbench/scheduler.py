@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabricbench.errors import LaunchError
-from fabricbench.refusals import NO_CONTROLLER, SINFO, explain, parse_sinfo
+from fabricbench.refusals import NO_CONTROLLER, SINFO, absent, explain, parse_sinfo
 from fabricbench.slurm_words import (
     FIELD,
     ROW,
@@ -34,6 +34,8 @@ KNOWN_DAYS = 7
 IDS_PER_CALL = 500
 """Job ids on one command line."""
 
+MOST_NAMED = 5
+"""Nodes in one line."""
 AT_ONCE = 4
 """Questions to Slurm at a time."""
 NO_ANSWER = "Slurm's controller doesn't answer; wait until it does, or tell its administrators"
@@ -168,6 +170,30 @@ def refusals(requests: Sequence[tuple[str, list[str]]]) -> list[str]:
         f"{key}: {why} ({_first_of(whats)}{f'; Slurm: {words}' if words else ''})"
         for (key, why, words), whats in found.items()
     ]
+
+
+def waits(requests: Sequence[tuple[str, list[str]]]) -> list[str]:
+    """Which of (what it is, arguments of sbatch) must wait for nodes that are down or drained; a line each.
+
+    None where Slurm doesn't answer.
+    """
+    try:
+        pools = parse_sinfo(_ask(["sinfo", "--noheader", "--exact", f"--format={FIELD.join(SINFO)}{ROW}"]))
+    except LaunchError:
+        return []
+    by_nodes: dict[tuple[str, ...], list[str]] = {}
+    for what, arguments in requests:
+        if nodes := absent(arguments, pools):
+            by_nodes.setdefault(tuple(nodes), []).append(what)
+    return [
+        f"{_first_of(whats)}: waits in Slurm's queue, as {_some(nodes)} {'is' if len(nodes) == 1 else 'are'} "
+        "down or drained; what waits, and for what: squeue --me --format='%i %k %T %r'"
+        for nodes, whats in by_nodes.items()
+    ]
+
+
+def _some(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:MOST_NAMED]) + (", …" if len(nodes) > MOST_NAMED else "")
 
 
 def _test(arguments: Sequence[str]) -> tuple[bool, str]:

@@ -228,8 +228,10 @@ def _look_at_slurm(
 ) -> None:
     """End what a killed call left in Slurm, then ask whether it would take what is missing."""
     from fabricbench.leftovers import end_leftovers
-    from fabricbench.scheduler import refusals
+    from fabricbench.scheduler import refusals, waits
+    from fabricbench.slurm_polling import mend_executor
 
+    mend_executor()
     for line in end_leftovers(grid, Path.cwd()):
         say(line)
     plain = {name: value for name, value in call.defaults.items() if value != ""}
@@ -242,8 +244,11 @@ def _look_at_slurm(
                 f"{cell.cell.gpus} ranks on {cell.cell.nodes} {'node' if cell.cell.nodes == 1 else 'nodes'}"
             )
             asked.setdefault(arguments, f"{cell.cell.workload}, {where}")
-    if refused := refusals([(what, list(arguments)) for arguments, what in asked.items()]):
+    requests = [(what, list(arguments)) for arguments, what in asked.items()]
+    if refused := refusals(requests):
         raise UserError("\n".join(refused))
+    for line in waits(requests):
+        say(line)
 
 
 def use_this_python(checkout: Path) -> None:

@@ -177,6 +177,14 @@ def test_jobs_outlive_the_controller(cluster):
     )
 
 
+def test_drained_nodes_are_mended_with_the_controller(cluster):
+    """Nodes drained before slurmctld ended are idle again, also where it has yet to hear of them."""
+    said(cluster, "scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=test")
+    cluster.stop_controller()
+    cluster.mend()
+    assert set(cluster.node_states().values()) == {"idle"}
+
+
 def test_a_command_gets_signals_and_tells_its_end(cluster):
     """SIGTERM reaches the command itself, its exit status comes back, and SIGKILL takes it along."""
     script = "trap 'exit 7' TERM; echo on; while :; do sleep 0.05; done"

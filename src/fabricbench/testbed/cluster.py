@@ -276,10 +276,22 @@ class Cluster:
         for name in self.spec.node_names:
             if self.run(["pgrep", "-x", "slurmd"], name, Path("/"), capture_output=True).returncode:
                 self.run(["slurmd"], name, Path("/"), capture_output=True)
-        for name, state in self.node_states().items():
-            if state.startswith(("drain", "fail")):
-                self._said("scontrol", "update", f"NodeName={name}", "State=RESUME")
+        self._resume_nodes()
         self.wait_for("idle")
+
+    def _resume_nodes(self) -> None:
+        """Take drained nodes back. A controller that has just started may refuse until they answered it."""
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            states = self.node_states().items()
+            if not (out := [name for name, state in states if state.startswith(("drain", "fail"))]):
+                return
+            try:
+                self._said("scontrol", "update", f"NodeName={','.join(out)}", "State=RESUME")
+            except LaunchError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def _ask(self, **request: object) -> None:
         with socket.socket(socket.AF_UNIX) as client:
