@@ -10,7 +10,8 @@ from test_postmortem import CELLS, GRID, a_job
 
 from fabricbench import scheduler
 from fabricbench.errors import LaunchError
-from fabricbench.leftovers import end_leftovers
+from fabricbench.grid import Grid, write_grid
+from fabricbench.leftovers import end_leftovers, sweep
 from fabricbench.slurm_words import Job
 
 SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
@@ -25,7 +26,7 @@ class Queue:
         self.cancelled: list[tuple[list[str], bool]] = []
         monkeypatch.setattr(scheduler, "installed", lambda: True)
         monkeypatch.setattr(scheduler, "queue", self.look)
-        monkeypatch.setattr(scheduler, "jobs", lambda: self.looks[0])
+        monkeypatch.setattr(scheduler, "jobs", lambda: self.looks[-1])
         monkeypatch.setattr(scheduler, "show", lambda _: None)
         monkeypatch.setattr(scheduler, "cancel", self.cancel)
 
@@ -79,52 +80,95 @@ def test_requeued_and_held_jobs_are_cancelled_too(monkeypatch: pytest.MonkeyPatc
     assert queue.cancelled == [(["12"], False)]
 
 
-def test_cells_that_the_grid_names_no_more_are_ended_as_well(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Known by their comment and working directory; other jobs of this user are none of ours."""
+def test_jobs_of_no_cell_are_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of this folder that no campaign names, with how to end them; others' are none of ours."""
     old = a_job("PENDING", tmp_path, comment="rule_cell_wildcards_old_cell-00000000", nodes="", ended="")
     strange = [
         a_job("PENDING", "/elsewhere", id="1"),
         a_job("RUNNING", tmp_path, id="2", comment="rule_train"),
     ]
-    queue = Queue(monkeypatch, [old, *strange], strange)
+    queue = Queue(monkeypatch, [old, *strange])
     assert ended(tmp_path) == [
-        "cancelled job 12: old_cell-00000000, left waiting in Slurm's queue by an earlier call"
+        "job 12: old_cell-00000000: of this folder, but of no cell that is needed; `scancel 12`"
     ]
+    assert queue.cancelled == []
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_jobs_of_another_campaign_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool
+) -> None:
+    """Also of a cell that this one has as well, as long as the other one's call lives."""
+    place = tmp_path / "results" / "other" / "grid.json"
+    write_grid(Grid({"name": "other"}, (CELLS[1],), ()), place)
+    both = a_job("PENDING", tmp_path, CELLS[1], nodes="", ended="")
+    monkeypatch.setattr("fabricbench.leftovers.may_be_in_use", lambda folder: runs and folder == place.parent)
+    queue = Queue(monkeypatch, [both], [])
+    lines = ended(tmp_path)
+    assert queue.cancelled == ([] if runs else [(["12"], True)])
+    assert len(lines) == (0 if runs else 1)
+    other = replace(GRID, cells=CELLS[:1])
+    queue = Queue(monkeypatch, [both])
+    assert list(end_leftovers(other, tmp_path)) == queue.cancelled == []
+
+
+def test_nothing_is_touched_while_snakemake_has_a_lock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On this campaign's files; one on another's doesn't count. Nor is anything asked without a Slurm."""
+    waits = a_job("PENDING", tmp_path, nodes="")
+    queue = Queue(monkeypatch, [waits], [])
+    lock = tmp_path / ".snakemake" / "locks" / "0.output.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("reports/x/index.html\nresults/default/train/a.json\n")
+    assert ended(tmp_path) == queue.cancelled == []
+    monkeypatch.setattr(scheduler, "installed", lambda: False)
+    lock.unlink()
+    assert ended(tmp_path) == queue.cancelled == []
+    monkeypatch.setattr(scheduler, "installed", lambda: True)
+    lock.write_text("results/default2/train/a.json\n")
+    ended(tmp_path)
     assert queue.cancelled == [(["12"], True)]
 
 
-def test_nothing_is_touched_while_another_call_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its jobs aren't left over: Snakemake's lock says so. Nor is anything asked where there's no Slurm."""
-    queue = Queue(monkeypatch, [a_job("PENDING", tmp_path, nodes="")])
-    locks = tmp_path / ".snakemake" / "locks"
-    locks.mkdir(parents=True)
-    (locks / "0.output.lock").touch()
-    assert ended(tmp_path) == queue.cancelled == []
-    (locks / "0.output.lock").unlink()
-    monkeypatch.setattr(scheduler, "installed", lambda: False)
-    assert ended(tmp_path) == queue.cancelled == []
-
-
 def test_no_leftovers_no_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One question, and none to accounts."""
+    """Nothing is cancelled or waited for."""
     Queue(monkeypatch, [a_job("COMPLETED", tmp_path)])
     assert ended(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        (a_job("COMPLETING", ended="2026-11-30T10:01:00+00:00"), "should have ended by its time limit"),
-        (a_job("PENDING", nodes="", ended=""), "can't be cancelled; `scancel 12`"),
-    ],
-)
-def test_a_job_that_never_goes_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, job: Job, said: str
+def test_reasons_of_ended_jobs_are_kept_before_slurm_forgets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Also where nothing is left over: the call that submitted them may have been killed."""
+    Queue(monkeypatch, [a_job("NODE_FAIL", tmp_path)])
+    (line,) = ended(tmp_path)
+    assert line.startswith(f"{CELLS[0].id}: failed: NODE_FAIL: Slurm job 12")
+
+
+def test_a_job_that_can_not_be_cancelled_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nobody waits for ever, and no cell is measured beside itself."""
-    monkeypatch.setattr("fabricbench.leftovers.LATE_S", -1e9)
-    Queue(monkeypatch, [replace(job, workdir=str(tmp_path))])
-    with pytest.raises(LaunchError, match=said):
+    Queue(monkeypatch, [a_job("PENDING", tmp_path, nodes="", ended="")])
+    with pytest.raises(LaunchError, match="can't be cancelled; `scancel 12`"):
         ended(tmp_path)
+
+
+def test_a_late_job_is_told_once_and_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sites may let jobs run over their time limit."""
+    late = a_job("COMPLETING", tmp_path)
+    Queue(monkeypatch, [late], [late], [late], [replace(late, state="COMPLETED")])
+    _, told, end = ended(tmp_path)
+    assert "should have ended by its time limit and is still COMPLETING" in told
+    assert end.endswith("COMPLETED")
+
+
+def test_work_of_ended_jobs_is_swept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever cell it was of; a job that may still run keeps its own."""
+    for name in ("train-a-r1-0123abcd-5-x1", "old-r1-0123abcd-5-x2", "train-a-r1-0123abcd-6-x3"):
+        (tmp_path / ".work" / name / "deep").mkdir(parents=True)
+    asked: list[str] = []
+    monkeypatch.setattr(scheduler, "has_ended", lambda number: asked.append(number) or number == "5")
+    sweep(tmp_path)
+    assert [path.name for path in (tmp_path / ".work").iterdir()] == ["train-a-r1-0123abcd-6-x3"]
+    assert sorted(asked) == ["5", "6"]
+    sweep(tmp_path / "none")

@@ -206,6 +206,20 @@ def test_a_job_being_cleared_away_is_waited_for(monkeypatch: pytest.MonkeyPatch,
     assert "CANCELLED: Slurm job 12" in settled(tmp_path)[0]
 
 
+@pytest.mark.parametrize(
+    ("reason", "state"), [("TimeLimit", "TIMEOUT"), ("NodeDown", "NODE_FAIL"), ("None", "")]
+)
+def test_one_that_is_cleared_away_for_long_tells_by_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, state: str
+) -> None:
+    """A node that hangs holds it up; where Slurm gives no reason, nothing is claimed."""
+    monkeypatch.setattr("fabricbench.postmortem.CLEARING_S", -1.0)
+    slurm_has(monkeypatch, a_job("COMPLETING", tmp_path, reason=reason))
+    monkeypatch.setattr(scheduler, "show", lambda _: a_job("COMPLETING", tmp_path, reason=reason))
+    lines = settled(tmp_path)
+    assert [f": {state}: Slurm job 12" in line for line in lines] == ([True] if state else [])
+
+
 def test_without_slurm_nothing_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A controller that doesn't answer is one line; no Slurm at all, or another launcher, is none."""
 

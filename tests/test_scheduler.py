@@ -8,6 +8,7 @@ import pytest
 
 from fabricbench import scheduler
 from fabricbench.errors import LaunchError
+from fabricbench.scheduler import Request
 from fabricbench.slurm_words import FIELD, ROW, Job, parse_sacct, parse_scontrol, parse_squeue, seconds
 
 
@@ -180,6 +181,51 @@ def test_no_answer_is_one_line(monkeypatch: pytest.MonkeyPatch, answer: Any, sai
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("answer", "ended"),
+    [
+        ((0, "RUNNING\n", ""), False),
+        ((0, "COMPLETED\n", ""), True),
+        ((0, "NODE_FAIL\nPENDING\n", ""), False),
+        ((0, "A_STATE_OF_TOMORROW\n", ""), False),
+        ((0, "", ""), False),
+        ((1, "", "slurm_load_jobs error: Invalid job id specified\n"), True),
+        ((1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"), False),
+        ((1, "", "slurm_load_jobs error: Access denied\n"), False),
+        (subprocess.TimeoutExpired("squeue", 60), False),
+    ],
+)
+def test_a_job_has_ended_only_if_slurm_says_so(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, ended: bool
+) -> None:
+    """By an end state, or by not knowing the number; silence of whatever kind is no word of an end."""
+    answering(monkeypatch, squeue=answer)
+    assert scheduler.has_ended("5") is ended
+
+
+def test_hidden_partitions_are_asked_of_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs in them are listed only with --all."""
+    calls = answering(monkeypatch, squeue=(0, "", ""), sinfo=(0, "", ""), sbatch=(0, "", TAKEN))
+    scheduler.queue()
+    scheduler.has_ended("5")
+    scheduler.try_out([Request("train", ["-N1"])])
+    assert all("--all" in call for call in calls if call[0] in ("squeue", "sinfo"))
+    assert len(calls) == 4
+
+
+def test_accounts_tell_how_a_job_ends_that_is_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller says no more than COMPLETING of one that was just cancelled."""
+    line = SQUEUE.splitlines()[0].replace("CANCELLED", "COMPLETING").replace("|", FIELD)
+    account = (
+        "3|CANCELLED by 7|None|n[0-1]|root|batch|2026-11-30T18:49:38|2026-11-30T18:49:38|"
+        "2026-11-30T18:49:42|00:01:00|/w|0:15|sbatch|c\n"
+    )
+    comment = "rule_cell_wildcards_c" + ROW
+    answering(monkeypatch, squeue=(0, line + comment, ""), sacct=(0, account, ""))
+    (job,) = scheduler.jobs()
+    assert (job.state, job.by, job.nodes) == ("CANCELLED", "7", "n[0-1]")
+
+
 def test_that_a_job_has_ended_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """scancel's complaint about it is passed over; only pending ones are cancelled if that is asked."""
     words = "scancel: error: Kill job error on job id 12: Invalid job id specified\n"
@@ -230,6 +276,10 @@ NOT_AVAILABLE = "allocation failure: Requested node configuration is not availab
          "ranks_per_node: 3 GPUs asked of each node, those of partition batch have 2 × h200"),
         (["--gres=gpu:v100:1"], 1, NOT_AVAILABLE,
          "cluster.slurm.gpu_type: v100: no node of partition batch has such GPUs, they have 2 × h200"),
+        (["-N2", "--gpus=6"], 1, NOT_AVAILABLE,
+         "ranks_per_node: 3 GPUs asked of each node, those of partition batch have 2 × h200"),
+        (["-p", "small", "--gpus=h200:1"], 1, NOT_AVAILABLE,
+         "cluster.slurm.gpus_by: no node of partition small has GPUs that Slurm knows"),
         (["--gres=fpga:1"], 1, "sbatch: error: Invalid generic resource (gres) specification",
          "cluster.slurm.gpus_by: "),
         (["--ntasks-per-node=2", "-c3"], 1, NOT_AVAILABLE,
@@ -251,56 +301,85 @@ NOT_AVAILABLE = "allocation failure: Requested node configuration is not availab
 def test_a_refusal_names_key_and_mend(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, words: str, said: str
 ) -> None:
-    """One line per refusal: the key, what is wrong, what it is for, and Slurm's own words."""
+    """One line per refusal: the key, what is wrong, what it is for, and Slurm's own words.
+
+    What Slurm takes, though it may never start, is a warning.
+    """
     sinfo = SINFO.replace("|", FIELD).replace("^", ROW)
     calls = answering(monkeypatch, sinfo=(0, sinfo, ""), sbatch=(status, "", words))
-    (line,) = scheduler.refusals([("train on 8 GPUs", arguments), ("cfd on 8 GPUs", arguments)])
+    requests = [Request(f"{workload} on 8 GPUs", arguments) for workload in ("train", "cfd")]
+    trial = scheduler.try_out(requests)
+    line, *rest = trial.refused if status else trial.warnings
+    assert not [each for each in rest if "down or drained" not in each]
     assert line.startswith(said)
     assert "(train on 8 GPUs and 1 more" in line
-    assert (
-        status == 0
-        or f"Slurm: {words.splitlines()[0].removeprefix('sbatch: ').removeprefix('error: ')}" in line
-    )
+    if status:
+        assert not [each for each in trial.warnings if "down or drained" not in each]
+        assert f"Slurm: {words.splitlines()[0].removeprefix('sbatch: ').removeprefix('error: ')}" in line
+    else:
+        assert trial.refused == []
     assert calls[1:] == [["sbatch", "--test-only", *arguments, "--wrap=true"]]
 
 
-@pytest.mark.parametrize("arguments", [["-N4"], ["-w", "n3"], ["-N", "4", "--gres=gpu:h200:2", "-t", "60"]])
-def test_nodes_that_are_down_refuse_nothing(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """Slurm refuses in a test what it would let wait: enough nodes have all that is asked, one is down."""
+@pytest.mark.parametrize(
+    ("arguments", "waits"),
+    [
+        (["-N4"], "n3"),
+        (["-w", "n3"], "n3"),
+        (["-N", "4", "--gres=gpu:h200:2", "-t", "60"], "n3"),
+        (["-N3", "--exclude=n0", "-C", "opa"], "n3"),
+        (["-N3"], ""),
+        (["-N1", "-p", "debug"], ""),
+        (["-N2", "--nodelist=n0,n2"], ""),
+    ],
+)
+def test_nodes_that_are_down_refuse_nothing(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], waits: str
+) -> None:
+    """Slurm refuses in a test what it would let wait; what waits, and for which nodes, is told."""
     sinfo = SINFO.replace("|", FIELD).replace("^", ROW)
     answering(monkeypatch, sinfo=(0, sinfo, ""), sbatch=(1, "", NOT_AVAILABLE))
-    assert scheduler.refusals([("train", arguments)]) == []
-
-
-def test_what_waits_for_absent_nodes_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the call is silent for as long as they are away; not of what other nodes can run."""
-    sinfo = SINFO.replace("|", FIELD).replace("^", ROW)
-    answering(monkeypatch, sinfo=(0, sinfo, ""))
-    fits = [("a", ["-N3"]), ("b", ["-N1", "-p", "debug"]), ("c", ["-N1", "-w", "n2"])]
-    assert scheduler.waits(fits) == []
-    waiting = [("d", ["-N4"]), ("e", ["-w", "n3"]), ("f", ["-N3", "--exclude=n0", "-C", "opa"])]
-    (line,) = scheduler.waits(fits + waiting)
-    assert line.startswith("d and 2 more: waits in Slurm's queue, as n3 is down or drained; ")
-    answering(monkeypatch, sinfo=(1, "", "no"))
-    assert scheduler.waits(waiting) == []
+    if not waits:
+        answering(monkeypatch, sinfo=(0, sinfo, ""), sbatch=(0, "", TAKEN))
+    trial = scheduler.try_out([Request("train", arguments, 3), Request("cfd", ["-N1"])])
+    assert trial.refused == []
+    starts = [line.partition(", and others")[0] for line in trial.warnings]
+    said = f"train: waits in Slurm's queue, as {waits} is down or drained: 3 of 4 cells"
+    assert starts == ([said] if waits else [])
 
 
 def test_what_is_taken_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request, no call; a request that fits gives nothing."""
     calls = answering(monkeypatch, sinfo=(0, SINFO, ""), sbatch=(0, "", TAKEN))
-    assert scheduler.refusals([]) == calls == []
-    assert scheduler.refusals([("train", ["-t", "10"])]) == []
+    assert scheduler.try_out([]) == ([], [])
+    assert calls == []
+    assert scheduler.try_out([Request("train", ["-t", "10"])]) == ([], [])
 
 
-def test_a_controller_that_is_down_is_one_line_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever of the commands finds out."""
+def test_a_silent_controller_is_one_warning_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the commands finds out; it is no refusal, and Snakemake may go on."""
     words = "Unable to contact slurm controller (connect failure)"
-    answering(monkeypatch, sinfo=(1, "", f"slurm_load_partitions: {words}"))
-    (line,) = scheduler.refusals([("a", ["-N1"]), ("b", ["-N2"])])
-    assert line.startswith("cluster.kind: slurm: sinfo: Slurm's controller doesn't answer")
-    answering(monkeypatch, sinfo=(0, "", ""), sbatch=(1, "", f"allocation failure: {words}"))
-    (line,) = scheduler.refusals([("a", ["-N1"]), ("b", ["-N2"])])
-    assert line.startswith("cluster.kind: slurm: Slurm's controller doesn't answer")
+    requests = [Request("a", ["-N1"]), Request("b", ["-N2"])]
+    silent: tuple[dict[str, Any], ...] = (
+        {"sinfo": (1, "", f"slurm_load_partitions: {words}")},
+        {"sinfo": (0, "", ""), "sbatch": (1, "", f"allocation failure: {words}")},
+        {"sinfo": (0, "", ""), "sbatch": subprocess.TimeoutExpired("sbatch", 60)},
+    )
+    for answers in silent:
+        answering(monkeypatch, **answers)
+        refused, (line,) = scheduler.try_out(requests)
+        assert refused == []
+        assert line.endswith("whether it takes the jobs isn't known")
+
+
+def test_without_sinfo_the_test_still_counts_and_without_sbatch_nothing_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A site may forbid the one; the other is needed."""
+    answering(monkeypatch, sinfo=(1, "", "Access denied"), sbatch=(1, "", "allocation failure: Invalid qos"))
+    assert scheduler.try_out([Request("a", ["--qos=x"])]).refused[0].startswith("cluster.slurm.qos: x")
+    answering(monkeypatch, sinfo=(0, "", ""), sbatch=FileNotFoundError())
+    assert "sbatch: not installed here" in scheduler.try_out([Request("a", [])]).refused[0]
 
 
 def test_the_commands_see_no_format_of_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

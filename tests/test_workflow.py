@@ -10,6 +10,7 @@ import pytest
 from fabricbench.campaign import Cluster, Scale
 from fabricbench.config import load_config
 from fabricbench.record import Record, write_record
+from fabricbench.scheduler import Request
 from fabricbench.snakemake_call import Call, is_dry_run, this_call
 from fabricbench.workflow import (
     Prepared,
@@ -55,6 +56,16 @@ def test_a_call_says_what_it_is_for(arguments, may_write, runs, executor, monkey
     assert (call.may_write, call.runs, call.executor) == (may_write, runs, executor)
 
 
+def test_a_call_knows_how_jobs_are_asked_of_and_goes_on_without_resources(monkeypatch):
+    """What Snakemake keeps of resources may change with its version: then none is known."""
+    monkeypatch.chdir(ROOT)
+    assert this_call(["--profile", "profiles/slurm"]).status_command == "squeue"
+    assert this_call(["-c1"]).status_command == ""
+    monkeypatch.setattr("fabricbench.snakemake_call._given", lambda options: options.nothing_of_that_name)
+    call = this_call(["--profile", "profiles/slurm"])
+    assert (call.runs, call.executor, call.defaults) == (True, "slurm", {})
+
+
 def test_a_call_knows_what_profiles_give_to_every_cell(monkeypatch):
     """Names in quotes or not; an expression is known to be there; Snakemake's own defaults aren't."""
     monkeypatch.chdir(ROOT)
@@ -67,23 +78,26 @@ def test_a_call_knows_what_profiles_give_to_every_cell(monkeypatch):
 @pytest.fixture
 def slurm(monkeypatch) -> SimpleNamespace:
     """Modules that ask a Slurm, with made-up answers; what was asked is kept."""
-    seen = SimpleNamespace(
-        refused=[], absent=False, left=["job 7 of an earlier call was cancelled"], asked=[], order=[]
-    )
+    seen = SimpleNamespace(refused=[], left=["job 7 of an earlier call was cancelled"], asked=[], order=[])
 
-    def end_leftovers(grid, folder):
+    def end_leftovers(grid, folder, *, results):
         for line in seen.left:
             seen.order.append("leftovers")
             yield line
 
-    def refusals(requests):
+    def try_out(requests):
         seen.order.append("refusals")
         seen.asked = requests
-        return seen.refused
+        return SimpleNamespace(refused=seen.refused, warnings=["a warning"])
+
+    def of_site(partitions, status_command):
+        seen.site = list(partitions), status_command
+        return ["a caution"]
 
     for name, functions in {
-        "leftovers": {"end_leftovers": end_leftovers},
-        "scheduler": {"refusals": refusals, "waits": lambda requests: ["n3 is down"] if seen.absent else []},
+        "leftovers": {"end_leftovers": end_leftovers, "sweep": lambda folder: seen.order.append("sweep")},
+        "scheduler": {"try_out": try_out, "Request": Request},
+        "cautions": {"of_site": of_site},
     }.items():
         module = ModuleType(f"fabricbench.{name}")
         vars(module).update(functions)
@@ -100,13 +114,12 @@ def prepared(results: Path, call: Call = SLURM, said: list[str] | None = None) -
 def test_slurm_is_asked_before_anything_is_submitted(slurm, tmp_path):
     """What an earlier call left is ended first, and told; then each distinct shape of job is tried once."""
     said: list[str] = []
-    slurm.absent = True
     prepared(tmp_path, said=said)
-    assert said == [*slurm.left, "n3 is down"]
+    assert said == [*slurm.left, "a warning", "a caution"]
     assert slurm.order == ["leftovers", "refusals"]
-    shapes = [tuple(arguments) for _, arguments in slurm.asked]
+    shapes = [tuple(arguments) for _, arguments, _ in slurm.asked]
     assert len(shapes) == len(set(shapes)) < 40
-    assert "vgg16, 512 ranks on 256 nodes" in [what for what, _ in slurm.asked]
+    assert "vgg16, 512 ranks on 256 nodes" in [what for what, _, _ in slurm.asked]
     assert all(argument.startswith("--") for shape in shapes for argument in shape)
 
 
@@ -126,7 +139,7 @@ def test_a_measured_cell_is_not_asked_for(slurm, tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_record(Record(cell=cell.cell, code_key=cell.code_key, status="ok"), path)
     prepared(tmp_path)
-    assert {what.split(",")[0] for what, _ in slurm.asked} == {"cfd"}
+    assert {what.split(",")[0] for what, _, _ in slurm.asked} == {"cfd"}
 
 
 def test_what_the_profile_gives_is_tried_too(slurm, tmp_path):
@@ -134,13 +147,64 @@ def test_what_the_profile_gives_is_tried_too(slurm, tmp_path):
     prepared(
         tmp_path, Call(may_write=True, runs=True, executor="slurm", defaults={"slurm_partition": "v100"})
     )
-    assert all("--partition=v100" in arguments for _, arguments in slurm.asked)
+    assert slurm.site == (["v100"], "")
+    assert all("--partition=v100" in arguments for _, arguments, _ in slurm.asked)
 
 
 def test_a_call_that_runs_nothing_asks_nothing(slurm, tmp_path):
     """A dry run and the like leave Slurm alone, and work on any machine."""
     prepared(tmp_path, Call())
     assert slurm.order == []
+
+
+def test_a_second_call_stops_before_it_writes(slurm, tmp_path, monkeypatch):
+    """It leaves grid, records and Slurm's jobs alone; one that starts nothing doesn't write either."""
+    prepared(tmp_path)
+    place = tmp_path / "paper" / "grid.json"
+    place.write_text("of the first call")
+    slurm.order.clear()
+
+    def refuse(folder):
+        raise UserError(f"{folder.name}: another call")
+
+    monkeypatch.setattr("fabricbench.workflow.hold", refuse)
+    monkeypatch.setattr("fabricbench.workflow.may_be_in_use", lambda folder: True)
+    with pytest.raises(UserError, match=r"^paper: another call$"):
+        prepared(tmp_path)
+    prepared(tmp_path, Call(may_write=True))
+    assert place.read_text() == "of the first call"
+    assert slurm.order == []
+
+
+def test_work_of_killed_cells_is_swept(slurm, tmp_path):
+    """By a call that starts jobs, before Slurm is asked for more."""
+    (tmp_path / "paper" / ".work").mkdir(parents=True)
+    prepared(tmp_path, Call())
+    assert slurm.order == []
+    prepared(tmp_path)
+    assert slurm.order[0] == "sweep"
+
+
+def test_a_cell_that_the_grid_does_not_name_is_one_line(slurm, tmp_path):
+    """In a job whose grid was replaced, or for a file that somebody asked for by hand."""
+    prepared(tmp_path)
+    with pytest.raises(UserError, match=r"^train/x-00000000: no cell of campaign paper"):
+        prepare_job({"campaign": "paper"}, tmp_path, ["--target-jobs", "cell:cell=train/x-00000000"])
+    job = prepare_job({"campaign": "paper"}, tmp_path, ["--target-jobs", "all:"])
+    job = prepare_job({"campaign": "paper"}, tmp_path, [f"cell:cell={next(iter(job.cells))}"])
+    with pytest.raises(UserError, match=r"^train/x-00000000: no cell of campaign paper: .*call Snakemake"):
+        job.cell("train/x-00000000")
+    nodes = job.resources["nodes"]
+    assert callable(nodes)
+    with pytest.raises(UserError, match="no cell of campaign paper"):
+        nodes(SimpleNamespace(cell="train/x-00000000"))
+
+
+def test_the_config_s_memory_wins_over_a_profile_s_per_core(slurm, tmp_path):
+    """The executor would take the latter first."""
+    call = Call(may_write=True, runs=True, executor="slurm", defaults={"mem_mb_per_cpu": 500})
+    assert prepared(tmp_path, call).resources["mem_mb_per_cpu"] == 0
+    assert not [word for _, arguments, _ in slurm.asked for word in arguments if "mem-per-cpu" in word]
 
 
 def test_memory_is_left_to_the_site_unless_somebody_says_it(slurm, tmp_path):

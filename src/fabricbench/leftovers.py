@@ -1,5 +1,6 @@
 """Jobs that a killed Snakemake left behind: they would run beside those that its successor submits."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -7,10 +8,12 @@ from itertools import count
 from pathlib import Path
 
 from fabricbench import scheduler
-from fabricbench.errors import LaunchError
-from fabricbench.grid import Grid
+from fabricbench.campaign_lock import may_be_in_use
+from fabricbench.errors import FabricbenchError, LaunchError
+from fabricbench.grid import Grid, read_cells
 from fabricbench.launch.job import CELL_COMMENT
 from fabricbench.postmortem import comment_of, of_folder, settle_failures
+from fabricbench.runner import WORK
 from fabricbench.slurm_words import Job
 
 POLL_S = (1.0, 5.0)
@@ -25,48 +28,98 @@ MOST_NAMED = 5
 def end_leftovers(
     grid: Grid, folder: Path, *, results: Path | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[str]:
-    """Cancel what an earlier call of Snakemake in `folder` left waiting, and wait for what runs.
+    """Cancel what an earlier call of this campaign in `folder` left waiting, and wait for what runs.
 
-    A cell that completes meanwhile leaves its record as usual and isn't measured again; of those that failed
-    the scheduler's reason is written. Yields lines that say what is done, as it is done. Does nothing while
-    another call holds Snakemake's lock (one with --nolock can't be known). `results`: the folder of all
-    results, `folder`/results if None. Raises LaunchError where Slurm doesn't answer, since cells may then be
-    measured twice, and where a job doesn't end at its time limit.
+    Only jobs of the grid's cells are touched; others of this folder that no campaign here names are told. A
+    cell that completes meanwhile leaves its record as usual and isn't measured again; of all that failed,
+    now or before, the scheduler's reason is written. Yields lines that say what is done, as it is done. Does
+    nothing while Snakemake's own lock on the campaign stands, with which it won't go on. `results`: the
+    folder of all results, `folder`/results if None. Whoever calls holds the campaign. Raises LaunchError
+    where Slurm doesn't answer, since cells may then be measured twice.
     """
-    if not scheduler.installed() or is_locked(folder):
-        return
-    left = [job for job in of_folder(scheduler.queue(), folder) if job.active]
-    if not left:
+    results = results or folder / "results"
+    campaign = grid.campaign["name"]
+    if not scheduler.installed() or is_locked(folder, campaign):
         return
     cells = {comment_of(cell.id): cell.id for cell in grid.cells}
-    waiting = [job for job in left if job.waiting]
-    running = [job for job in left if not job.waiting]
+    left = [job for job in of_folder(scheduler.queue(), folder) if job.active]
+    # Its job may be of another campaign that has the same cell, and runs.
+    shared, known = _elsewhere(results, campaign) if left else (set(), set())
+    cells = {comment: cell for comment, cell in cells.items() if comment not in shared}
+    if strange := [job for job in left if job.comment not in {*cells, *known}]:
+        ids = " ".join(job.id for job in strange[:MOST_NAMED])
+        more = " …" if len(strange) > MOST_NAMED else ""
+        named = _named(strange, cells)
+        yield f"{named}: of this folder, but of no cell that is needed; `scancel {ids}{more}`"
+    ours = [job for job in left if job.comment in cells]
+    waiting = [job for job in ours if job.waiting]
+    running = [job for job in ours if not job.waiting]
     if waiting:
         _cancel(waiting)
         yield f"cancelled {_named(waiting, cells)}, left waiting in Slurm's queue by an earlier call"
     if running:
         until = _by_when(running)
         yield f"waiting for {_named(running, cells)}, left running by an earlier call{until}"
-    yield from _wait(folder, cells, {job.id for job in running}, sleep)
-    yield from settle_failures(
-        grid, results or folder / "results", folder, without={job.id for job in waiting}
-    )
+    if ours:
+        yield from _wait(folder, cells, {job.id for job in running}, sleep)
+    yield from settle_failures(grid, results, folder, without={job.id for job in waiting})
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a call of Snakemake in this working directory holds its lock, or left it there."""
-    locks = folder / ".snakemake" / "locks"
-    return locks.is_dir() and any(locks.iterdir())
+def is_locked(folder: Path, campaign: str) -> bool:
+    """Whether a call of Snakemake in this working directory holds a campaign's files, or left them locked."""
+    ours = (f"results/{campaign}/", f"reports/{campaign}/")
+    for lock in (folder / ".snakemake" / "locks").glob("*.lock"):
+        try:
+            with lock.open(encoding="utf-8", errors="replace") as lines:
+                if any(line.startswith(ours) for line in lines):
+                    return True
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed cells left in a campaign's folder of work, once their jobs have ended.
+
+    The next run of a cell removes its own; of one that is measured or named no more there is none.
+    """
+    by_job: dict[str, list[Path]] = {}
+    for work in (folder / WORK).glob("*-*-*"):
+        by_job.setdefault(work.name.rsplit("-", 2)[1], []).append(work)
+    for number, folders in by_job.items():
+        if number.isdigit() and scheduler.has_ended(number):
+            for work in folders:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def _elsewhere(results: Path, campaign: str) -> tuple[set[str], set[str]]:
+    """(comments of the cells of other campaigns that may be running, those of all other campaigns)."""
+    running: set[str] = set()
+    every: set[str] = set()
+    for path in results.glob("*/grid.json"):
+        if path.parent.name == campaign:
+            continue
+        try:
+            comments = {comment_of(identity) for identity in read_cells(path)[1]}
+        except FabricbenchError:
+            continue
+        every |= comments
+        if may_be_in_use(path.parent):
+            running |= comments
+    return running, every
 
 
 def _wait(
     folder: Path, cells: dict[str, str], told: set[str], sleep: Callable[[float], None]
 ) -> Iterator[str]:
-    """Wait until no job is left; a line for each that ends, and for one that started after all."""
+    """Wait until no job of these cells is left; a line for each that ends, starts after all, or is late."""
     pause, (_, most) = POLL_S[0], POLL_S
     known: dict[str, Job] = {}
+    late: set[str] = set()
     for look in count():
-        now = of_folder(scheduler.queue(), folder)
+        now = [job for job in of_folder(scheduler.queue(), folder) if job.comment in cells]
         left = {job.id: job for job in now if job.active}
         ended = {job.id: job for job in now if not job.active}
         for number in [number for number in known if number not in left]:
@@ -81,11 +134,13 @@ def _wait(
                     f"{again[0].id}`, or tell the cluster's administrators"
                 )
             _cancel(again)
-        if late := [job for job in left.values() if _is_late(job)]:
-            raise LaunchError(
-                f"{_named(late, cells)}, left by an earlier call, should have ended by its time limit and is "
-                f"still {late[0].state}; `scancel {late[0].id}`, or tell the cluster's administrators"
-            )
+        for job in left.values():
+            if job.id not in late and _is_late(job):
+                late.add(job.id)
+                yield (
+                    f"{_named([job], cells)} should have ended by its time limit and is still {job.state}: "
+                    f"it is waited for; `scancel {job.id}` ends it, or tell the cluster's administrators"
+                )
         if started := [job for job in left.values() if not job.waiting and job.id not in told]:
             yield f"waiting for {_named(started, cells)}, which had just started{_by_when(started)}"
         known |= {number: job for number, job in left.items() if not job.waiting}

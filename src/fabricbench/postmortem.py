@@ -16,7 +16,7 @@ from fabricbench.grid import Grid, GridCell
 from fabricbench.launch.job import CELL_COMMENT
 from fabricbench.record import Record, failure_path, read_record, write_record
 from fabricbench.runner import UNFINISHED
-from fabricbench.slurm_words import Job, fields_of
+from fabricbench.slurm_words import Job, as_ended, fields_of
 
 CLEARING_S = 15.0
 """How long a job that is being cleared away is waited for, to learn how it ended."""
@@ -84,7 +84,7 @@ def _last_jobs(cells: Iterable[GridCell], folder: Path, without: Collection[str]
         found = {job.comment: job for job in every if job.comment in wanted and job.id not in without}
         clearing = any(job.state == "COMPLETING" for job in found.values())
         if not clearing or time.monotonic() > deadline:
-            return found
+            return {comment: as_ended(job) for comment, job in found.items()}
         time.sleep(POLL_S)
 
 
@@ -97,7 +97,8 @@ def _settle(cell: GridCell, path: Path, by_comment: Mapping[str, Job]) -> str:
         return ""
     shown = scheduler.show(job.id)
     if shown is not None and (shown.comment, shown.submitted) == (job.comment, job.submitted):
-        job = replace(shown, by=job.by, restarts=shown.restarts or job.restarts)
+        state = job.state if shown.active else shown.state
+        job = replace(shown, state=state, by=job.by, restarts=shown.restarts or job.restarts)
     if path.exists():  # it came while Slurm was asked
         return ""
     settled = amended(cell, record, job)

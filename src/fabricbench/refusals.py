@@ -7,14 +7,12 @@ above the partition's: these are found as well.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from fabricbench.nodelist import expand_nodelist
-from fabricbench.slurm_words import FIELD, ROW, seconds
+from fabricbench.slurm_words import Pool, gpus_of, node_names, seconds, whole
 
-SINFO = ("%P", "%D", "%c", "%m", "%G", "%f", "%l", "%s", "%N", "%T")
 NO_CONTROLLER = re.compile(
     r"unable to contact slurm|connect failure|socket timed out|no answer from slurm", re.I
 )
@@ -29,7 +27,6 @@ _VAGUE = re.compile(
 _OF_TIME = re.compile(r"time limit|partition configuration", re.I)
 ANY = "cluster.slurm"
 """The key where none is known."""
-_UP = re.compile(r"idle|mixed|mix|allocated|alloc|completing|comp|planned|reserved", re.I)
 
 _OPTIONS = {
     **dict.fromkeys(("-N", "--nodes"), "nodes"),
@@ -42,6 +39,7 @@ _OPTIONS = {
     "--mem": "memory",
     "--gres": "gres",
     "--gpus-per-node": "gpus",
+    **dict.fromkeys(("-G", "--gpus"), "gpus_in_all"),
     "--gpus-per-task": "gpus_per_task",
     **dict.fromkeys(("-A", "--account"), "account"),
     **dict.fromkeys(("-q", "--qos"), "qos"),
@@ -51,72 +49,13 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """Nodes of a partition that are alike."""
-
-    partition: str
-    default: bool
-    nodes: int
-    cpus: int
-    memory_mb: int
-    gpus: Mapping[str, int]
-    """By type; "" for those without."""
-    features: frozenset[str]
-    limit_s: float | None
-    most_nodes: int | None = None
-    """That one job may have; None without a limit."""
-    names: frozenset[str] = field(default_factory=frozenset)
-    up: bool = True
-
-
 class Said(NamedTuple):
-    """A refusal: the key to change, and a sentence on what is wrong and its mend."""
+    """The key to change, and a sentence on what is wrong and its mend."""
 
     key: str
     why: str
-
-
-def parse_sinfo(text: str) -> list[Pool]:
-    """The pools in what sinfo prints of the fields SINFO."""
-    rows = (row.lstrip("\n").split(FIELD) for row in text.split(ROW))
-    return [_pool(row) for row in rows if len(row) == len(SINFO)]
-
-
-def _pool(row: Sequence[str]) -> Pool:
-    partition, nodes, cpus, memory, gres, features, limit, size, names, state = row
-    most = size.rpartition("-")[2]
-    return Pool(
-        partition=partition.rpartition("\n")[2].removesuffix("*"),
-        default=partition.endswith("*"),
-        nodes=_whole(nodes),
-        cpus=_whole(cpus),
-        memory_mb=_whole(memory),
-        gpus=gpus_of(gres),
-        features=frozenset(name for name in features.split(",") if name and name != "(null)"),
-        limit_s=seconds(limit),
-        most_nodes=int(most) if most.isdigit() else None,
-        names=_expanded(names),
-        up=bool(_UP.match(state)) and not state.endswith("*"),
-    )
-
-
-def gpus_of(gres: str) -> dict[str, int]:
-    """`gpu:h200:2(S:0-1),shard:4` → {"h200": 2}."""
-    found: dict[str, int] = {}
-    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
-        name, *rest = part.strip().removeprefix("gres/").split(":")
-        if name == "gpu":
-            count = rest[-1] if rest and rest[-1].isdigit() else "1"
-            kind = ":".join(rest[:-1] if rest and rest[-1].isdigit() else rest)
-            found[kind] = found.get(kind, 0) + int(count)
-    return found
-
-
-def _whole(text: str) -> int:
-    """`4000+` → 4000, as sinfo marks the least of several."""
-    found = re.match(r"\d+", text)
-    return int(found[0]) if found else 0
+    stops: bool = True
+    """False where Slurm itself takes the job, or only says that it waits: it is a guess then."""
 
 
 def parse_arguments(arguments: Sequence[str]) -> dict[str, str]:
@@ -142,11 +81,12 @@ def explain(accepted: bool, words: str, arguments: Sequence[str], pools: Sequenc
     """
     asked = parse_arguments(arguments)
     here = _chosen(asked, pools)
+    waits = accepted or bool(_FOR_NOW.search(words))
     if said := _beyond_nodes(asked, here):
-        return said
+        return said._replace(stops=not waits)
     if (accepted or _OF_TIME.search(words)) and (said := _beyond_limit(asked, here)):
-        return said
-    if accepted or _FOR_NOW.search(words):
+        return said._replace(stops=not accepted)
+    if waits:
         return None
     if _NOT_AVAILABLE.search(words):
         return _lacking(asked, here) if here else Said(ANY, "no node can have it")
@@ -161,11 +101,11 @@ def absent(arguments: Sequence[str], pools: Sequence[Pool]) -> list[str]:
     here = _chosen(asked, pools)
     if (feature := asked.get("constraint", "")) and re.fullmatch(r"\w+", feature):
         here = [pool for pool in here if feature in pool.features]
-    wanted, excluded = (_expanded(asked.get(key, "")) for key in ("nodelist", "exclude"))
+    wanted, excluded = (node_names(asked.get(key, "")) for key in ("nodelist", "exclude"))
     usable = {name: pool.up for pool in here for name in pool.names if name not in excluded}
     if wanted:
         usable = {name: up for name, up in usable.items() if name in wanted}
-    if sum(usable.values()) >= (_whole(asked.get("nodes", "1")) or 1):
+    if not sum(usable.values()) < (whole(asked.get("nodes", "1")) or 1) <= len(usable):
         return []
     return sorted((name for name, up in usable.items() if not up), key=lambda name: (len(name), name))
 
@@ -180,7 +120,7 @@ def _chosen(asked: Mapping[str, str], pools: Sequence[Pool]) -> list[Pool]:
 
 def _beyond_nodes(asked: Mapping[str, str], here: Sequence[Pool]) -> Said | None:
     """A partition's limit on a job's nodes, which Slurm may say or let the job wait by."""
-    nodes = _whole(asked.get("nodes", "1")) or 1
+    nodes = whole(asked.get("nodes", "1")) or 1
     limits = [pool.most_nodes for pool in here]
     if not limits or None in limits or nodes <= (most := max(limit for limit in limits if limit is not None)):
         return None
@@ -247,15 +187,15 @@ _SAYINGS = (
 
 def _lacking(asked: Mapping[str, str], here: Sequence[Pool]) -> Said | None:
     """What no node has, or too few nodes have; None where enough nodes have all, so that they are down."""
-    nodes = _whole(asked.get("nodes", "1")) or 1
+    nodes = whole(asked.get("nodes", "1")) or 1
     where = f"partition {_names(here)}"
     have = sum(pool.nodes for pool in here)
     if have < nodes:
         mend = f"choose another partition, or set cluster.nodes to {have}"
         return Said("cluster.slurm.partition", f"{nodes} nodes asked, {where} has {have}; {mend}")
-    if strange := sorted(_expanded(asked.get("nodelist", "")) - _members(here)):
+    if strange := sorted(node_names(asked.get("nodelist", "")) - _members(here)):
         return Said("cluster.nodelist", f"{', '.join(strange)}: not in {where}; take them out")
-    fitting = _without(here, _expanded(asked.get("exclude", "")))
+    fitting = _without(here, node_names(asked.get("exclude", "")))
     if (left := sum(pool.nodes for pool in fitting)) < nodes:
         return Said("cluster.exclude", f"{nodes} nodes asked, {left} of {where} are left; exclude fewer")
     for need in _needs(asked, fitting, where):
@@ -276,14 +216,14 @@ class _Need(NamedTuple):
 
 
 def _needs(asked: Mapping[str, str], here: Sequence[Pool], where: str) -> Iterator[_Need]:
-    tasks = _whole(asked.get("tasks_per_node", "1")) or 1
+    tasks = whole(asked.get("tasks_per_node", "1")) or 1
     constraint = asked.get("constraint", "")
     if re.fullmatch(r"[\w.-]+([&,][\w.-]+)*", constraint):
         features = frozenset(re.split("[&,]", constraint))
         why = f"{constraint}: too few nodes of {where} have it{_features(here)}"
         yield _Need("cluster.slurm.constraint", lambda pool: features <= pool.features, why)
     yield from _gpu_needs(asked, here, where, tasks)
-    cpus = tasks * (_whole(asked.get("cpus", "1")) or 1)
+    cpus = tasks * (whole(asked.get("cpus", "1")) or 1)
     most_cpus, most_mb = max(pool.cpus for pool in here), max(pool.memory_mb for pool in here)
     why = (
         f"{tasks} × {cpus // tasks} cores asked of each node, {where} has {most_cpus} at most; lower it, or "
@@ -299,6 +239,10 @@ def _gpu_needs(asked: Mapping[str, str], here: Sequence[Pool], where: str, tasks
     wanted = gpus_of(asked.get("gres", "")) | gpus_of(f"gpu:{asked['gpus']}" if "gpus" in asked else "")
     each = gpus_of(f"gpu:{asked['gpus_per_task']}" if "gpus_per_task" in asked else "")
     wanted |= {kind: tasks * count for kind, count in each.items()}
+    # Slurm might split these otherwise, but each node of a cell has as many ranks as the next.
+    in_all = gpus_of(f"gpu:{asked['gpus_in_all']}" if "gpus_in_all" in asked else "")
+    nodes = whole(asked.get("nodes", "1")) or 1
+    wanted |= {kind: -(-count // nodes) for kind, count in in_all.items()}
     there = sorted({f"{count} × {kind or 'gpu'}" for pool in here for kind, count in pool.gpus.items()})
     for kind, count in wanted.items():
         if not there:
@@ -327,13 +271,6 @@ def megabytes(text: str) -> int:
     if found is None:
         return 0
     return int(int(found[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()])
-
-
-def _expanded(nodelist: str) -> frozenset[str]:
-    try:
-        return frozenset(expand_nodelist(nodelist))
-    except ValueError:
-        return frozenset()
 
 
 def _members(here: Sequence[Pool]) -> frozenset[str]:

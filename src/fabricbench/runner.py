@@ -47,6 +47,7 @@ from fabricbench.launch.modules import loaded_modules, why_not_loaded
 from fabricbench.launch.step import Step
 from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
+from fabricbench.scheduler import has_ended
 from fabricbench.workloads.entry import MET
 from fabricbench.workloads.seat import RESULT
 
@@ -57,6 +58,8 @@ LAUNCHERS: dict[str, Launcher] = {
     "allocation": Step(),
 }
 ENDING = (signal.SIGTERM, signal.SIGINT)
+WORK = ".work"
+"""Where ranks in a Slurm job leave what they have to say, in a campaign's folder."""
 POLL_S = 0.05
 APPEARS_S = 10.0
 LONGEST_LOG = 200_000
@@ -163,11 +166,11 @@ def shared_folder(path: Path, job_number: str) -> Iterator[Path]:
 
     Left over is what another try of this record in the same job, or in one that has ended, couldn't remove.
     """
-    parent = path.parent.parent / ".work"
+    parent = path.parent.parent / WORK
     parent.mkdir(parents=True, exist_ok=True)
     for left in parent.glob(f"{glob.escape(path.stem)}-*-*"):
         of = left.name.rsplit("-", 2)[1]
-        if of == job_number or job.has_ended(of):
+        if of == job_number or has_ended(of):
             shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f"{path.stem}-{job_number}-", dir=parent))
     try:
@@ -215,8 +218,8 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
         )
     if modules := record.cell.site.get("modules"):
         record.provenance["modules"] = loaded_modules(os.environ)
-        if line := why_not_loaded(modules, os.environ):
-            raise LaunchError(line)
+        if unloaded := why_not_loaded(modules, os.environ):
+            raise LaunchError(unloaded)
     environment |= {RUNNER: str(os.getpid())} | wishes
     command = launcher.command(record.cell, work)
     try:

@@ -1,19 +1,21 @@
-"""What Slurm's commands print, as jobs: pure functions, and the only place that knows their formats."""
+"""What Slurm's commands print, as jobs and pools of nodes; the only place that knows the formats."""
 
 import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-ACTIVE = frozenset(
+from fabricbench.nodelist import expand_nodelist
+
+END = frozenset(
     {
-        *("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"),
-        *("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "STAGE_OUT"),
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+        *("PREEMPTED", "REVOKED", "TIMEOUT"),
     }
 )
-"""States of a job that Slurm isn't done with."""
+"""States of a job that is over. In every other one, be it of a later Slurm, it may go on."""
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 """Those in which it has no node."""
 
@@ -24,7 +26,9 @@ SACCT = (
     *("JobIDRaw", "State", "Reason", "NodeList", "User", "Partition", "Submit", "Start", "End", "Timelimit"),
     *("WorkDir", "ExitCode", "SubmitLine", "Comment"),
 )
+SINFO = ("%P", "%D", "%c", "%m", "%G", "%f", "%l", "%s", "%N", "%T")
 _NOTHING = frozenset({"", "(null)", "N/A", "None", "Unknown", "None assigned", "NONE"})
+_UP = re.compile(r"idle|mixed|mix|allocated|alloc|completing|comp|planned|reserved", re.I)
 _ONE_JOB = re.compile(r"(\w[\w:/]*)=(.*?)(?=\s+\w[\w:/]*=|\s*$)", re.DOTALL)
 
 
@@ -60,12 +64,31 @@ class Job:
     @property
     def active(self) -> bool:
         """Whether it waits, runs, or is about to be cleared away."""
-        return self.state in ACTIVE
+        return self.state not in END
 
     @property
     def waiting(self) -> bool:
         """Whether it has no node yet."""
         return self.state in WAITING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Nodes of a partition that are alike."""
+
+    partition: str
+    default: bool
+    nodes: int
+    cpus: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+    """By type; "" for those without."""
+    features: frozenset[str]
+    limit_s: float | None
+    most_nodes: int | None = None
+    """That one job may have; None without a limit."""
+    names: frozenset[str] = field(default_factory=frozenset)
+    up: bool = True
 
 
 def parse_squeue(text: str) -> list[Job]:
@@ -179,6 +202,68 @@ def parse_scontrol(text: str) -> Job | None:
     )
 
 
+def parse_sinfo(text: str) -> list[Pool]:
+    """The pools in what sinfo prints of the fields SINFO."""
+    rows = (row.lstrip("\n").split(FIELD) for row in text.split(ROW))
+    return [_pool(row) for row in rows if len(row) == len(SINFO)]
+
+
+def _pool(row: Sequence[str]) -> Pool:
+    partition, nodes, cpus, memory, gres, features, limit, size, names, state = row
+    most = size.rpartition("-")[2]
+    return Pool(
+        partition=partition.rpartition("\n")[2].removesuffix("*"),
+        default=partition.endswith("*"),
+        nodes=whole(nodes),
+        cpus=whole(cpus),
+        memory_mb=whole(memory),
+        gpus=gpus_of(gres),
+        features=frozenset(name for name in features.split(",") if name and name != "(null)"),
+        limit_s=seconds(limit),
+        most_nodes=int(most) if most.isdigit() else None,
+        names=node_names(names),
+        up=bool(_UP.match(state)) and not state.endswith("*"),
+    )
+
+
+def gpus_of(gres: str) -> dict[str, int]:
+    """`gpu:h200:2(S:0-1),shard:4` → {"h200": 2}."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
+        name, *rest = part.strip().removeprefix("gres/").split(":")
+        if name == "gpu":
+            count = rest[-1] if rest and rest[-1].isdigit() else "1"
+            kind = ":".join(rest[:-1] if rest and rest[-1].isdigit() else rest)
+            found[kind] = found.get(kind, 0) + int(count)
+    return found
+
+
+def whole(text: str) -> int:
+    """`4000+` → 4000, as sinfo marks the least of several."""
+    found = re.match(r"\d+", text)
+    return int(found[0]) if found else 0
+
+
+def node_names(nodelist: str) -> frozenset[str]:
+    """The nodes in Slurm's notation, in no order; none for what is no list."""
+    try:
+        return frozenset(expand_nodelist(nodelist))
+    except ValueError:
+        return frozenset()
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """The settings in what `scontrol show config` prints, by name."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def parse_partitions(text: str) -> dict[str, dict[str, str]]:
+    """The fields of every partition in what `scontrol show partition --oneliner` prints, by its name."""
+    rows = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines())
+    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
+
+
 def moment(text: str) -> str:
     """Slurm's local time as ISO 8601 in UTC; "" for what is no time."""
     try:
@@ -209,6 +294,23 @@ def one_line(text: str) -> str:
     """Slurm's messages without the programs' names in front."""
     lines = [re.sub(r"^(?:\w+: )?(?:error: )?", "", line.strip()) for line in text.splitlines()]
     return "; ".join(line for line in lines if line and not line.startswith('Try "'))
+
+
+def as_ended(job: Job) -> Job:
+    """A job that is being cleared away with the state that it will have, where Slurm's reason tells it."""
+    if job.state != "COMPLETING":
+        return job
+    return replace(job, state=_ENDS.get(job.reason, job.state))
+
+
+_ENDS = {
+    "TimeLimit": "TIMEOUT",
+    "NodeDown": "NODE_FAIL",
+    "NonZeroExitCode": "FAILED",
+    "RaisedSignal": "FAILED",
+    "OutOfMemory": "OUT_OF_MEMORY",
+    "DeadLine": "DEADLINE",
+}
 
 
 def fields_of(job: Job) -> Mapping[str, object]:

@@ -32,6 +32,8 @@ class Call:
     executor: str = "local"
     defaults: Mapping[str, int | str] = field(default_factory=dict)
     """Resources that a profile or the command line gives to every cell; empty text for an expression."""
+    status_command: str = ""
+    """By which the Slurm executor asks how its jobs are; empty where nobody chose."""
 
 
 def this_call(arguments: Sequence[str]) -> Call:
@@ -44,7 +46,18 @@ def this_call(arguments: Sequence[str]) -> Call:
     except (Exception, SystemExit):  # called by another program, whose arguments these are
         return Call(may_write=not is_dry_run(arguments))
     runs = not any(getattr(options, name, None) for name in _OTHER_ENDS)
-    return Call(not options.dryrun, runs, options.executor or "local", _given(options))
+    try:
+        given = _given(options)
+    except Exception:  # how Snakemake keeps resources is nobody's promise
+        given = {}
+    status = getattr(options, "slurm_status_command", "")
+    return Call(
+        may_write=not options.dryrun,
+        runs=runs,
+        executor=options.executor or "local",
+        defaults=given,
+        status_command=status if isinstance(status, str) else "",
+    )
 
 
 def _given(options: Any) -> dict[str, int | str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from fabricbench import allocation, slurm_job
 from fabricbench.campaign import Cluster
+from fabricbench.campaign_lock import hold, may_be_in_use
 from fabricbench.errors import FabricbenchError as UserError
 from fabricbench.grid import Grid, GridCell, read_cells, write_grid
 from fabricbench.nodelist import expand_nodelist
@@ -33,7 +34,10 @@ TABLES = (
     "facts.json",
 )
 PACKAGE = Path(__file__).parent
-_MEMORY = ("mem_mb", "mem", "mem_mb_per_cpu", "mem_mib")
+_PER_CPU = "mem_mb_per_cpu"
+_MEMORY = ("mem_mb", "mem", _PER_CPU, "mem_mib")
+_ASKED = "cell:cell="
+"""How Snakemake names a job's target on a node: the rule, the wildcard, and the cell's id."""
 PROFILES = {
     **dict.fromkeys(("emulated", "host"), "profiles/local"),
     **{"slurm": "profiles/slurm", "allocation": "profiles/allocation"},
@@ -64,6 +68,12 @@ class Prepared:
     """What to type to run this campaign."""
     tables: tuple[str, ...] = TABLES
 
+    def cell(self, identity: str) -> GridCell:
+        """A cell by its id; raises UserError where the grid doesn't name it (any more)."""
+        if identity in self.cells:
+            return self.cells[identity]
+        raise UserError(_not_in_grid(identity, self.name))
+
     @cached_property
     def priorities(self) -> Mapping[str, int]:
         """By id: what Snakemake runs first, so that blocks run as the grid has them."""
@@ -76,6 +86,8 @@ class Prepared:
         # Snakemake would ask for 1000 MB where nobody said anything; 0 leaves memory to the site.
         said = self.defaults.keys() & _MEMORY or cluster.kind != "slurm"
         unsaid: slurm_job.Resources = {} if said else {"mem_mb": 0}
+        if cluster.kind == "slurm" and cluster.slurm.memory is not None and _PER_CPU in self.defaults:
+            unsaid[_PER_CPU] = 0  # which the executor would take before the config's
         jobs = {
             key: unsaid
             | slurm_job.resources(cluster, cell.cell, cell.timeout_s)
@@ -88,7 +100,7 @@ class Prepared:
             first = next(iter(values.values()))
             # Snakemake asks functions again and again, of all waiting cells.
             same = first is not None and all(value == first for value in values.values())
-            bound[name] = first if same and first is not None else _Lookup(values)
+            bound[name] = first if same and first is not None else _Lookup(values, self.name)
         return bound | {
             "accept_failures": int(self.accept_failures),
             "neighbours": self.interfaces,
@@ -115,6 +127,13 @@ class Prepared:
         return files_of(PACKAGE / "report", "*.py")
 
 
+def _not_in_grid(identity: str, campaign: str) -> str:
+    return (
+        f"{identity}: no cell of campaign {campaign}: its config or code is another since it was asked for; "
+        "call Snakemake again, and `fabricbench plan` shows the cells"
+    )
+
+
 class _Lookup:
     """A function of wildcards that looks a cell up.
 
@@ -123,11 +142,14 @@ class _Lookup:
 
     __signature__ = Signature([Parameter("wildcards", Parameter.POSITIONAL_OR_KEYWORD)])
 
-    def __init__(self, values: Mapping[str, int | str | None]) -> None:
-        self._values = values
+    def __init__(self, values: Mapping[str, int | str | None], campaign: str) -> None:
+        self._values, self._campaign = values, campaign
 
     def __call__(self, wildcards: Any) -> int | str | None:
-        return self._values[wildcards.cell]
+        try:
+            return self._values[wildcards.cell]
+        except KeyError:
+            raise UserError(_not_in_grid(wildcards.cell, self._campaign)) from None
 
 
 def prepare(
@@ -137,6 +159,7 @@ def prepare(
 
     `files` are where the config is from: read again, since Snakemake's own reader takes doubled keys and
     names like `on` for what YAML makes of them. What is done beside, and why, goes to `say` line by line.
+    A call that starts jobs holds the campaign from here to its end; while it does, no other call writes.
     Raises ConfigError with one line per mistake, and other errors for what is no place to run it.
     """
     from fabricbench.config import load_config, parse_config
@@ -149,13 +172,20 @@ def prepare(
     if call.runs and (reason := why_not_here(campaign.cluster, call.executor, os.environ)):
         raise UserError(reason)
     grid = expand(campaign)
-    place = results / campaign.name / "grid.json"
-    if call.may_write:
+    folder = results / campaign.name
+    place = folder / "grid.json"
+    if call.runs:
+        hold(folder)
+    if call.may_write and (call.runs or not may_be_in_use(folder)):
         for line in set_aside_unreadable(grid, results):
             say(line)
         write_grid(grid, place)
     elif not place.exists():
         write_grid(grid, place)  # or there is nothing to plan with
+    if call.runs and campaign.cluster.by_slurm and (folder / ".work").is_dir():
+        from fabricbench.leftovers import sweep
+
+        sweep(folder)
     if call.runs and campaign.cluster.kind == "slurm":
         _look_at_slurm(grid, campaign.cluster, results, call, say)
     if call.runs and campaign.cluster.kind == "allocation":
@@ -176,12 +206,16 @@ def prepare(
     )
 
 
-def prepare_job(config: Mapping[str, Any], results: Path) -> Prepared:
+def prepare_job(config: Mapping[str, Any], results: Path, arguments: Sequence[str] = ()) -> Prepared:
     """The same for a job that Snakemake started on a node: from the grid that the call left behind.
 
     The config may have been edited since. Nothing is checked again, as every cell would pay for it.
+    `arguments`: Snakemake's. Raises UserError where the grid doesn't name the cell that they ask for.
     """
     grid, cells = read_cells(results / str(config.get("campaign", "default")) / "grid.json")
+    for argument in arguments:
+        if argument.startswith(_ASKED) and (identity := argument.removeprefix(_ASKED)) not in cells:
+            raise UserError(_not_in_grid(identity, grid.campaign["name"]))
     cluster = Cluster.from_json(grid.campaign["cluster"])
     if cluster.modules:
         let_shells_load_modules(os.environ)
@@ -235,15 +269,19 @@ def _look_at_slurm(
     grid: Grid, cluster: Cluster, results: Path, call: Call, say: Callable[[str], None]
 ) -> None:
     """End what a killed call left in Slurm, then ask whether it would take what is missing."""
+    from fabricbench.cautions import of_site
     from fabricbench.leftovers import end_leftovers
-    from fabricbench.scheduler import refusals, waits
+    from fabricbench.scheduler import Request, try_out
     from fabricbench.slurm_polling import mend_executor
 
     mend_executor()
-    for line in end_leftovers(grid, Path.cwd()):
+    for line in end_leftovers(grid, Path.cwd(), results=results):
         say(line)
     plain = {name: value for name, value in call.defaults.items() if value != ""}
-    asked: dict[tuple[str, ...], str] = {}
+    if cluster.slurm.memory is not None:
+        plain.pop(_PER_CPU, None)
+    asked: dict[tuple[str, ...], list[str]] = {}
+    partitions: dict[str, None] = {}
     for cell in grid.cells:
         if not cell.path(results, grid.campaign["name"]).exists():
             job = plain | slurm_job.resources(cluster, cell.cell, cell.timeout_s)
@@ -251,12 +289,15 @@ def _look_at_slurm(
             where = (
                 f"{cell.cell.gpus} ranks on {cell.cell.nodes} {'node' if cell.cell.nodes == 1 else 'nodes'}"
             )
-            asked.setdefault(arguments, f"{cell.cell.workload}, {where}")
-    requests = [(what, list(arguments)) for arguments, what in asked.items()]
-    if refused := refusals(requests):
-        raise UserError("\n".join(refused))
-    for line in waits(requests):
+            asked.setdefault(arguments, []).append(f"{cell.cell.workload}, {where}")
+            partitions |= dict.fromkeys(filter(None, str(job.get("slurm_partition", "")).split(",")))
+    if not asked:
+        return
+    trial = try_out([Request(whats[0], list(arguments), len(whats)) for arguments, whats in asked.items()])
+    for line in [*trial.warnings, *of_site(partitions, call.status_command)]:
         say(line)
+    if trial.refused:
+        raise UserError("\n".join(trial.refused))
 
 
 def use_this_python(checkout: Path) -> None:

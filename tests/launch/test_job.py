@@ -55,22 +55,6 @@ def test_of_others_nothing_is_claimed_where_slurm_may_hide_them(running, config)
     assert job.others(running, config, 1000) is None
 
 
-@pytest.mark.parametrize(
-    ("told", "running", "ended"),
-    [
-        ("RUNNING\n", "", False),
-        ("COMPLETED\n", "", True),
-        ("", "", True),
-        (None, "", True),
-        (None, None, False),
-    ],
-)
-def test_a_job_has_ended_only_if_slurm_says_so(monkeypatch, told, running, ended):
-    """A controller that doesn't answer is no word of an end; an unknown number is."""
-    monkeypatch.setattr(job, "ask", lambda *command: told if "--states=all" in command else running)
-    assert job.has_ended("5") is ended
-
-
 def test_steps_that_are_left_are_known_by_name_or_number(monkeypatch):
     """srun's step has the name that it was given; those that MPI's launchers start said their numbers."""
     listed = "7.0 fabricbench-1\n7.1 hydra_pmi_proxy\n7.2 mine alone\n7.batch batch\n"

@@ -239,7 +239,7 @@ def test_the_first_failure_stays_also_without_hard_links(tmp_path, monkeypatch, 
 
 def test_leftovers_of_the_same_record_go_and_others_stay(tmp_path, monkeypatch):
     """Those of this job or of one that has ended; another cell's, or a running job's, may be in use."""
-    monkeypatch.setattr(job, "has_ended", lambda number: number == "5")
+    monkeypatch.setattr("fabricbench.runner.has_ended", lambda number: number == "5")
     names = ["x-1-7-aaaa", "x-1-5-bbbb", "x-1-6-cccc", "x-2-7-dddd"]
     for name in names:
         (tmp_path / ".work" / name).mkdir(parents=True)

@@ -131,8 +131,8 @@ def test_cells_get_the_reasons_that_slurm_gives(login: Login, cluster: Cluster) 
 
 REFUSED = """
 import json
-from fabricbench.scheduler import refusals
-print(json.dumps([refusals([("train", request)]) for request in json.loads('''{}''')]))
+from fabricbench.scheduler import Request, try_out
+print(json.dumps([try_out([Request("train", request)]) for request in json.loads('''{}''')]))
 """
 
 
@@ -145,6 +145,7 @@ def test_refusals_name_the_key(login: Login, cluster: Cluster) -> None:
         "cluster.slurm.memory: 921600 MB asked of each node": ["--mem=900G"],
         "cluster.cpus_per_rank: 2 × 9 cores asked of each node": ["--ntasks-per-node=2", "--cpus-per-task=9"],
         "ranks_per_node: 3 GPUs asked of each node": ["--gres=gpu:3"],
+        "ranks_per_node: 3 GPUs asked of each node, those": ["--nodes=2", "--gpus=6"],
         "cluster.slurm.gpu_type: z9: no node of": ["--gres=gpu:z9:1"],
         "cluster.slurm.reservation: r: ": ["--reservation=r"],
         "cluster.slurm.options: ": ["--bogus"],
@@ -154,19 +155,20 @@ def test_refusals_name_the_key(login: Login, cluster: Cluster) -> None:
         "cluster.slurm.partition: 2 nodes asked, a job in": [f"--partition={SMALL_PARTITION}", "--nodes=2"],
     }
     answers = login.python(REFUSED.format(json.dumps(list(requests.values()))))
-    for (said, request), lines in zip(requests.items(), answers, strict=True):
-        assert len(lines) == 1, request
-        assert lines[0].startswith(said), request
+    for (said, request), (refused, warnings) in zip(requests.items(), answers, strict=True):
+        assert [line.startswith(said) for line in refused] == [True], (request, refused, warnings)
+        assert warnings == []
     fine = [
         ["--nodes=4", "--ntasks-per-node=2", "--gres=gpu:2", "--time=10"],
         ["--account=any", "--exclusive"],
     ]
-    assert login.python(REFUSED.format(json.dumps(fine))) == [[], []]
+    assert login.python(REFUSED.format(json.dumps(fine))) == [[[], []]] * 2
     login.said("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
-    assert login.python(REFUSED.format(json.dumps([["--nodes=4"]]))) == [[]]  # it would wait for n2
+    (((), (waits,)),) = login.python(REFUSED.format(json.dumps([["--nodes=4"]])))
+    assert waits.startswith("train: waits in Slurm's queue, as n2 is down or drained: 1 of 1 cells")
     login.said("scontrol", "update", "NodeName=n2", "State=RESUME")
     cluster.stop_controller()
-    ((line,),) = login.python(REFUSED.format(json.dumps([["--nodes=1"]])))
+    (((), (line,)),) = login.python(REFUSED.format(json.dumps([["--nodes=1"]])))
     assert "Slurm's controller doesn't answer" in line
     told = login.said(sys.executable, "-m", "fabricbench", "post-mortem", "--grid", str(login.grid))
     assert told.startswith("why jobs ended can't be asked: squeue: Slurm's controller doesn't answer")
@@ -181,29 +183,61 @@ for line in end_leftovers(read_grid(pathlib.Path("results/default/grid.json")), 
 """
 
 
+SITE = """
+import json
+from fabricbench import scheduler
+from fabricbench.slurm_words import parse_config, parse_partitions
+config, there = parse_config(scheduler.configuration()), parse_partitions(scheduler.partitions())
+modes = {name: fields["PreemptMode"] for name, fields in there.items()}
+print(json.dumps([config["MinJobAge"], config["PreemptType"], modes]))
+"""
+ASK_ENDED = """
+import json
+from fabricbench.scheduler import has_ended
+print(json.dumps([has_ended(number) for number in json.loads('''{}''')]))
+"""
+
+
 def test_leftovers_are_ended(login: Login) -> None:
-    """A waiting job is cancelled, a running one waited for, also of a cell that the grid doesn't name."""
+    """A waiting job is cancelled, a running one waited for; one that no cell needs is told and left."""
     record = CELLS["good"].path(Path("results"), "default")
     good = login.submit("good", f"sleep 8; mkdir -p {record.parent}; touch {record}", "-N4", "--exclusive")
     login.wait(lambda states: states[good] == "RUNNING")
     never = login.submit("never", "touch started", "-N4", "--exclusive")
-    other = login.said(
-        *("sbatch", "--parsable", f"--chdir={login.folder}", "-N4", "--exclusive", "--hold"),
-        *("--comment=rule_cell_wildcards_old_cell-00000000", "--wrap=touch started"),
-    ).strip()
-    apart = login.said(
-        "sbatch", "--parsable", "--chdir=/", "--hold", "--comment=rule_cell_wildcards_x", "--wrap=true"
+    held = login.submit("slow", "touch started", "--hold")
+    other, apart = (
+        login.said(
+            *("sbatch", "--parsable", f"--chdir={folder}", "--hold", "--wrap=touch started"),
+            "--comment=rule_cell_wildcards_old_cell-00000000",
+        ).strip()
+        for folder in (str(login.folder), "/")
     )
     began = time.monotonic()
-    lines = login.said(sys.executable, "-c", ENDED).splitlines()
-    assert lines[0].startswith(f"cancelled 2 jobs ({never}: {CELLS['never'].id}, {other}: old_cell-00000000)")
-    assert lines[1].startswith(f"waiting for job {good}: {CELLS['good'].id}, left running")
-    assert lines[2:] == [f"job {good}: {CELLS['good'].id}: COMPLETED"]
+    strange, cancelled, waiting, end = login.said(sys.executable, "-c", ENDED).splitlines()
+    assert strange == (
+        f"job {other}: old_cell-00000000: of this folder, but of no cell that is needed; `scancel {other}`"
+    )
+    assert cancelled == (
+        f"cancelled 2 jobs ({never}: {CELLS['never'].id}, {held}: {CELLS['slow'].id}), left waiting in "
+        "Slurm's queue by an earlier call"
+    )
+    assert waiting.startswith(f"waiting for job {good}: {CELLS['good'].id}, left running")
+    assert end == f"job {good}: {CELLS['good'].id}: COMPLETED"
     states = login.states()
-    assert (states[good], states[never], states[other]) == ("COMPLETED", "CANCELLED", "CANCELLED")
-    assert states[apart.strip()] == "PENDING"
+    assert {number: states[number] for number in (good, never, held, other, apart)} == {
+        good: "COMPLETED",
+        never: "CANCELLED",
+        held: "CANCELLED",
+        other: "PENDING",
+        apart: "PENDING",
+    }
     assert (login.folder / record).exists()
     assert not (login.folder / "started").exists()
-    assert not login.failure("never").exists()
     assert time.monotonic() - began < 60
-    assert login.said(sys.executable, "-c", ENDED) == ""
+    asked = json.dumps([good, never, other, "99999"])
+    assert login.python(ASK_ENDED.format(asked)) == [True, True, False, True]
+    age, preempt, modes = login.python(SITE)
+    assert age.endswith(" sec")
+    assert preempt == "preempt/none"
+    assert set(modes.values()) == {"OFF"}
+    login.said("scancel", other, apart)

@@ -33,16 +33,18 @@ CONFIG = {
     "workloads": {"cfd": {"kind": "cfd", "cells": [4, 4, 4]}},
 }
 
-# Refuses every job, so that a call ends at once; what it was asked is kept.
+# Would take every job and refuses it then, so that a call ends at once; what it was asked is kept.
 SBATCH = """#!{python}
 import json, sys
+if "--test-only" in sys.argv:
+    sys.exit()
 with open({log!r}, "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 sys.exit("refused by a stand-in")
 """
 NO_SLURM = {
-    "leftovers": "def end_leftovers(grid, folder):\n    yield 'nothing was left'\n",
-    "scheduler": "def refusals(requests):\n    return []\n",
+    "leftovers": "def end_leftovers(grid, folder, *, results):\n    yield 'nothing was left'\n",
+    "cautions": "def of_site(partitions, status_command):\n    return []\n",
 }
 
 

@@ -24,7 +24,7 @@ try:
             logger.warning,
         )
     else:
-        CAMPAIGN = campaign_of.prepare_job(config, Path("results"))
+        CAMPAIGN = campaign_of.prepare_job(config, Path("results"), sys.argv)
 except campaign_of.UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -35,11 +35,11 @@ TEMPLATES = campaign_of.files_of(CHECKOUT / "reports" / "templates")
 
 
 def canonical_cell(wildcards):
-    return CAMPAIGN.cells[wildcards.cell].cell.canonical()
+    return CAMPAIGN.cell(wildcards.cell).cell.canonical()
 
 
 def priority_of(wildcards):
-    return CAMPAIGN.priorities[wildcards.cell]
+    return CAMPAIGN.priorities.get(wildcards.cell, 0)
 
 
 def folder_of_outputs(wildcards, output):

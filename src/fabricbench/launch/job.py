@@ -71,17 +71,6 @@ def others(running: str | None, config: str, own: int) -> dict[str, int] | None:
     return {"jobs": len(nodes), "nodes": sum(nodes)}
 
 
-def has_ended(job: str) -> bool:
-    """Whether Slurm says that a job is over; not where it can't be asked."""
-    told = ask("squeue", "--noheader", "--format=%T", "--states=all", f"--jobs={job}")
-    if told is None:  # an unknown number is an error, as is a controller that doesn't answer
-        return ask("squeue", "--noheader", "--states=RUNNING", "--format=%A") is not None
-    return not set(told.split()) & {
-        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING"),
-        *("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"),
-    }
-
-
 def steps_left(job: str, name: str, steps: Collection[str]) -> list[str] | None:
     """The steps of a job (`5.0`) that still run, of those under a name and those known by number.
 
