@@ -165,7 +165,7 @@ def test_the_page_is_of_real_networks(measured: SlurmCampaign) -> None:
     page = " ".join(re.sub(r"<[^>]*>", " ", measured.page.read_text()).split())
     assert "EMULATED" not in page
     assert "5 of 7 cells: the bytes were counted on the fabric that the cell names" in page
-    assert "None of 7 cells ran at the same time as another, or as jobs of others." in page
+    assert "None of 7 cells ran at the same time as another, or as jobs of others on the cluster." in page
     assert "--profile profiles/slurm" in page
 
 
