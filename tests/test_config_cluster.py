@@ -52,6 +52,10 @@ def mistakes(cluster: dict[str, Any], **parts: Any) -> list[str]:
         ({"nodelist": "n[0-1]", "exclude": "n[0-7]"}, "exclude: 'n[0-7]' leaves no node of cluster.nodelist"),
         ({"exclude": "n0;rm"}, "exclude: 'n0;rm' names no node"),
         ({"placement": "spraed"}, "placement: 'spraed' is not known; did you mean 'spread'?"),
+        (
+            {"placement": ["packed", "spread"]},
+            "placement: spread: Slurm alone doesn't say which nodes are far",
+        ),
         ({"placement": ["packed", "far"]}, "placement: 'far' is not known"),
         ({"bootstrap": "lo"}, "bootstrap: 'lo' is loopback, which reaches no other node"),
         ({"bootstrap": "10.0.0.0/24"}, "bootstrap: '10.0.0.0/24' is a subnet; write the interface's name"),

@@ -376,7 +376,7 @@ def on_slurm(**cluster: Any) -> dict[str, Any]:
 
 def test_placement_is_an_axis() -> None:
     """Both placements are measured side by side within a group; the slug of a spread cell says so."""
-    made = grid(on_slurm(placement=["packed", "spread"]))
+    made = grid(on_slurm(placement=["packed", "spread"], nodelist="n[0-7]"))
     mine = [cell.cell for cell in made.cells if cell.cell.backend["name"] == "mpi"]
     assert {cell.slug for cell in mine} == {
         *("ethernet-mpi-4-r1", "ethernet-mpi-4-spread-r1", "omnipath-mpi-4-r1", "omnipath-mpi-4-spread-r1"),
@@ -387,16 +387,38 @@ def test_placement_is_an_axis() -> None:
     assert spread.site["placement"] == spread.placement == "spread"
 
 
-def test_where_there_is_one_way_to_place_it_is_packed() -> None:
-    """A cell on one node, or on all that are listed, isn't measured twice."""
-    config = on_slurm(placement=["packed", "spread"], nodelist="n[0-1]")
+@pytest.mark.parametrize(
+    ("cluster", "placements"),
+    [
+        ({"nodelist": "n[0-1]"}, {"packed"}),
+        ({"nodelist": "n[0-2]"}, {"packed"}),  # spread takes the first two as well
+        ({"nodelist": "n[0-3]"}, {"packed", "spread"}),
+        ({"kind": "allocation", "nodes": 2}, {"packed"}),
+        ({"kind": "allocation", "nodes": 4}, {"packed", "spread"}),
+    ],
+)
+def test_where_there_is_one_way_to_place_it_is_packed(cluster: dict[str, Any], placements: set[str]) -> None:
+    """A cell on one node, on all that there are, or on the same either way, isn't measured twice."""
+    config = on_slurm(placement=["packed", "spread"], **cluster)
     config["gpus"] = [2, 4]
-    assert {cell.cell.placement for cell in grid(config).cells} == {"packed"}
+    made = [cell.cell for cell in grid(config).cells]
+    assert {cell.placement for cell in made if cell.nodes == 1} == {"packed"}
+    assert {cell.placement for cell in made if cell.nodes == 2} == placements
+
+
+def test_a_rank_gets_cores_for_its_threads_and_its_engine_s() -> None:
+    """Gloo and NCCL have a thread of their own, MPI has none; what the config says is taken as it is."""
+    for given in ({}, {"cpus_per_rank": 5}):
+        for cell in grid(on_slurm(**given)).cells:
+            own = cell.cell.threads_per_rank + (cell.cell.backend["engine"] != "mpi")
+            assert (
+                cell.cell.site["cpus_per_rank"] == cell.cell.cpus_per_rank == given.get("cpus_per_rank", own)
+            )
 
 
 def test_matchers_know_placements() -> None:
     """`except` leaves out by placement."""
-    config = on_slurm(placement=["packed", "spread"])
+    config = on_slurm(placement=["packed", "spread"], nodelist="n[0-7]")
     config["except"] = [{"placement": "spread", "fabric": "omnipath"}]
     left = {cell.cell.fabric["name"] for cell in grid(config).cells if cell.cell.placement == "spread"}
     assert left == {"ethernet"}
@@ -419,7 +441,6 @@ def test_a_cell_larger_than_the_list_of_nodes_is_unsupported() -> None:
         ({"modules": ["gcc"]}, True),
         ({"container": "x.sif"}, True),
         ({"cpus_per_rank": 8}, True),
-        ({"cpus_per_rank": 1}, False),
         (
             {"slurm": {"exclusive": True, "requeue": True, "account": "a", "qos": "q", "setup": "9 min"}},
             False,

@@ -9,7 +9,7 @@ from jobs import sbatch_options
 from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
 
 from fabricbench.campaign import Cluster, Scale, Slurm
-from fabricbench.slurm_job import MACHINE, TAKEN, pick, resources, sbatch_arguments, why_no_option
+from fabricbench.slurm_job import MACHINE, TAKEN, resources, sbatch_arguments, why_no_option
 
 SITE = {"placement": "packed", "cpus_per_rank": 4, "exclusive": True}
 
@@ -86,13 +86,13 @@ def test_all_memory_reaches_sbatch_past_the_executor():
     [
         ({}, ["--gres=gpu:2"]),
         ({"gpu_type": "h100"}, ["--gres=gpu:h100:2"]),
-        ({"gpus_by": "gpus"}, ["--gpus=4"]),
-        ({"gpus_by": "gpus", "gpu_type": "h100"}, ["--gpus=h100:4"]),
+        ({"gpus_by": "gpus"}, ["--gpus-per-node=2"]),
+        ({"gpus_by": "gpus", "gpu_type": "h100"}, ["--gpus-per-node=h100:2"]),
         ({"gpus_by": "none", "gpu_type": "h100"}, []),
     ],
 )
 def test_gpus_are_asked_as_the_site_wants(slurm, options):
-    """By gres on each node, by --gpus in all, or not at all; never with counts of tasks that contradict."""
+    """As many on every node, by either option, or not at all; never with counts of tasks that contradict."""
     words = asked(a_cluster(slurm), device="cuda")
     assert [word for word in words if "gres" in word or "gpu" in word] == options
     assert "--ntasks=4" in words
@@ -103,29 +103,13 @@ def test_a_cell_without_gpus_asks_for_none():
     assert not any("gpu" in word for word in asked(a_cluster()))
 
 
-@pytest.mark.parametrize(
-    ("count", "placement", "nodes"),
-    [
-        (2, "packed", ["n0", "n1"]),
-        (2, "spread", ["n0", "n3"]),
-        (3, "spread", ["n0", "n2", "n4"]),
-        (6, "spread", ["n0", "n1", "n2", "n3", "n4", "n5"]),
-        (1, "spread", ["n0"]),
-    ],
-)
-def test_nodes_are_picked_by_placement(count, placement, nodes):
-    """The first, or evenly spaced ones."""
-    assert pick(["n0", "n1", "n2", "n3", "n4", "n5"], count, placement) == nodes
-
-
 def test_listed_nodes_are_named_and_others_excluded():
-    """Cells of one size get the same nodes; without a list, spreading is left to Slurm."""
+    """Cells of one size get the same nodes, in the order of the list."""
     spread = {"site": SITE | {"placement": "spread"}}
     listed = a_cluster(nodelist=("n0", "n1", "n2", "n3"), exclude=("n9",))
     assert {"--nodelist=n0,n1", "--exclude=n9"} <= set(asked(listed))
     assert "--nodelist=n0,n2" in asked(listed, **spread)
-    assert "--spread-job" not in asked(listed, **spread)
-    assert "--spread-job" in asked(a_cluster(), **spread)
+    assert "--nodelist=n3,n0" in asked(a_cluster(nodelist=("n3", "n0", "n1")))
 
 
 def test_nodes_of_a_failed_job_are_not_shut_out():
@@ -185,20 +169,30 @@ def test_every_option_that_the_executor_refuses_is_refused_here():
 def test_what_is_tried_is_what_is_submitted():
     """Arguments for --test-only are those of the job, but for waiting on other cells."""
     slurm = {"partition": "p", "account": "a", "qos": "q", "constraint": "c", "memory": 5, "gpu_type": "h"}
+    cell = a_cell(gpus=4, ranks_per_node=2, device="cuda", site=SITE)
     for more in ({}, {"memory": "all"}, {"gpus_by": "gpus"}):
-        cluster = a_cluster(slurm | more, nodelist=("n0", "n1"))
-        job = resources(cluster, a_cell(gpus=4, ranks_per_node=2, device="cuda", site=SITE), 60.0)
+        job = resources(a_cluster(slurm | more, nodelist=("n0", "n1")), cell, 60.0)
         assert sorted(sbatch_arguments(job)) == sorted(
             word for word in _long(sbatch_options(job)) if word != "--dependency=singleton"
         )
 
 
-def test_memory_per_core_of_a_profile_is_tried():
-    """Before that of a node, as the executor has it."""
-    job = resources(a_cluster(), a_cell(site=SITE), 60.0) | {"mem_mb_per_cpu": 500, "mem_mb": 0}
-    tried = [word for word in sbatch_arguments(job) if word.startswith("--mem")]
-    assert tried == [word.replace(" ", "=") for word in ["--mem-per-cpu 500"]]
-    assert "--mem-per-cpu" in sbatch_options(job)
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"mem_mb_per_cpu": 500}, "--mem-per-cpu=500"),
+        ({"mem_mb": 9, "mem_mb_per_cpu": 500}, "--mem-per-cpu=500"),
+        ({"mem": "4GB"}, "--mem=4000"),
+        ({"mem": "2 GiB"}, "--mem=2148"),
+        ({"mem": "4GB", "mem_mb": 7}, "--mem=7"),
+        ({"mem": "lots"}, ""),
+        ({}, ""),
+    ],
+)
+def test_memory_that_a_profile_gives_is_tried_too(given, asked):
+    """In whichever of Snakemake's forms; a rule's own number comes before a text."""
+    job = given | resources(a_cluster(), a_cell(site=SITE), 60.0)
+    assert [word for word in sbatch_arguments(job) if word.startswith("--mem")] == ([asked] if asked else [])
 
 
 def _long(words: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ class Slurm:
     exclusive: bool = True
     requeue: bool = False
     gpus_by: str = "gres"
-    """gres (per node), gpus (in all) or none."""
+    """gres or gpus (by --gres or --gpus-per-node) or none."""
     gpu_type: str | None = None
     memory: int | str | None = None
     """Of each node: MiB, or "all"."""
@@ -60,7 +60,7 @@ class Cluster:
     """Every node that may be used, those to exclude taken out; none for any."""
     exclude: tuple[str, ...] = ()
     cpus_per_rank: int | None = None
-    """None for the workload's threads."""
+    """None for the workload's threads and its engine's."""
     modules: tuple[str, ...] = ()
     container: str | None = None
     slurm: Slurm = field(default_factory=Slurm)

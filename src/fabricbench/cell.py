@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fabricbench.cores import cores_per_rank
+
 Json = Mapping[str, Any]
 
 
@@ -63,6 +65,12 @@ class Cell:
     def placement(self) -> str:
         """packed or spread; empty without Slurm."""
         return str(self.site.get("placement", ""))
+
+    @property
+    def cpus_per_rank(self) -> int:
+        """Cores that Slurm gives to each rank: the config's, or those of its threads and its engine's."""
+        given = self.site.get("cpus_per_rank")
+        return int(given or cores_per_rank(self.threads_per_rank, self.backend["engine"]))
 
     @property
     def slug(self) -> str:

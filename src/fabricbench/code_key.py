@@ -18,7 +18,10 @@ PACKAGE = Path(__file__).resolve().parent
 SHARED_BY_RANKS = ("workloads/*.py", "cores.py")
 START_OF_RANKS = ("launch/base.py", "launch/asking.py")
 _FORKED = ("launch/ranks.py", "launch/pmi.py")
-_IN_A_JOB = ("launch/step.py", "launch/task.py", "launch/rollcall.py", "launch/starters.py", "launch/job.py")
+_IN_A_JOB = (
+    *("launch/step.py", "launch/task.py", "launch/rollcall.py", "launch/addresses.py"),
+    *("launch/starters.py", "launch/nodes.py"),
+)
 LAUNCHERS = {
     "emulated": (*_FORKED, "launch/emulated.py", "fabrics/emulation.py"),
     "host": (*_FORKED, "launch/host.py"),

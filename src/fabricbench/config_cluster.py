@@ -57,6 +57,11 @@ def parse_cluster(value: Mapping[str, Any], given: Mapping[str, Any], mistake: M
     for word in placement:
         if word not in PLACEMENTS:
             mistake("cluster.placement", f"{word!r} is not known; {did_you_mean(word, PLACEMENTS)}")
+    if kind == "slurm" and "spread" in placement and not nodes:
+        mistake(
+            "cluster.placement",
+            "spread: Slurm alone doesn't say which nodes are far apart; write cluster.nodelist, or packed",
+        )
     return Cluster(
         kind=kind,
         nodes=value["nodes"],

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fabricbench.campaign import Backend, Cluster, Fabric
 from fabricbench.config_schema import did_you_mean, shown
 from fabricbench.fabrics.selection import LIBRARIES, PROVIDERS
+from fabricbench.mpi_library import SRUN_MPI
 from fabricbench.units import parse_delay, parse_rate, parse_share
 
 T = TypeVar("T")
@@ -42,11 +43,6 @@ _NCCL_NAMES = {
     "algorithm": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
     "protocol": ("Simple", "LL", "LL128"),
 }
-_LAUNCH = {
-    **{"mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"},
-    **{"openmpi4": "pmix", "openmpi5": "pmix"},
-}
-"""How srun starts the ranks of each MPI library, unless told otherwise."""
 _BIND_WORDS = ("auto", "core", "none")
 
 
@@ -118,7 +114,7 @@ def parse_backend(name: str, value: Mapping[str, Any], cluster: Cluster, mistake
     if engine == "mpi":
         options = {"library": "mpich", "buffers": "host"} | options
         if cluster.by_slurm:
-            options = {"launch": _LAUNCH[options["library"]]} | options
+            options = {"launch": SRUN_MPI[options["library"]]} | options
         elif "launch" in options:
             text = f"{options['launch']!r}: only cluster.kind slurm and allocation start ranks so"
             mistake(f"{path}.launch", f"{text}; remove it")

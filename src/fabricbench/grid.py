@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from fabricbench.campaign import Backend, Campaign, Cluster, Fabric, Workload
 from fabricbench.cell import Cell, cell_id
 from fabricbench.code_key import code_key as package_code_key
+from fabricbench.cores import cores_per_rank
 from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
 from fabricbench.fabrics.selection import default_transport, environment, fill, why_unsupported
+from fabricbench.launch.nodes import pick
 from fabricbench.record import write_atomically
 from fabricbench.workloads.cfd.mesh import process_grid
 
@@ -191,11 +193,12 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
 
 
 def _placements(cluster: Cluster, nodes: int) -> tuple[str, ...]:
-    """The ways to choose so many nodes; where there is but one, it is called packed."""
+    """The ways to choose so many nodes; where both are the same nodes, they are called packed."""
     if not cluster.by_slurm:
         return ("",)
-    only = nodes == 1 or (cluster.nodelist and nodes >= len(cluster.nodelist))
-    return ("packed",) if only else cluster.placement
+    known = cluster.nodelist or tuple(map(str, range(cluster.nodes)))  # of an allocation that fits
+    same = pick(known, nodes, "packed") == pick(known, nodes, "spread")
+    return ("packed",) if same else cluster.placement
 
 
 def _place(seed: int, point: _Point) -> tuple[int, bytes, bytes]:
@@ -284,18 +287,16 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
         device=workload.device,
         scale=vars(campaign.cluster.scale),
         repeat=point.repeat,
-        site=_site(campaign.cluster, workload, point.placement),
+        site=_site(campaign.cluster, workload, backend["engine"], point.placement),
     )
 
 
-def _site(cluster: Cluster, workload: Workload, placement: str) -> dict[str, Any]:
+def _site(cluster: Cluster, workload: Workload, engine: str, placement: str) -> dict[str, Any]:
     """What may choose other machines or another stack under Slurm; not who pays, nor how long it may take."""
     if not cluster.by_slurm:
         return {}
-    site: dict[str, Any] = {
-        "placement": placement,
-        "cpus_per_rank": cluster.cpus_per_rank or workload.threads_per_rank,
-    }
+    cpus = cluster.cpus_per_rank or cores_per_rank(workload.threads_per_rank, engine)
+    site: dict[str, Any] = {"placement": placement, "cpus_per_rank": cpus}
     given: dict[str, Any] = {"modules": list(cluster.modules), "container": cluster.container}
     if cluster.kind == "slurm":
         site["exclusive"] = cluster.slurm.exclusive

@@ -1,6 +1,7 @@
-"""Which MPI library is loaded, by what it says of itself."""
+"""The MPI libraries: which one is loaded, by what it says of itself, and how srun starts its ranks."""
 
 import re
+from types import MappingProxyType
 
 # Cray's and Intel's say "MPICH" as well, being made from it, so the order counts.
 _SAYS = (
@@ -10,6 +11,14 @@ _SAYS = (
     ("openmpi5", r"Open MPI v5\."),
     ("mpich", r"MPICH"),
 )
+
+SRUN_MPI = MappingProxyType(
+    {
+        **{"mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"},
+        **{"openmpi4": "pmix", "openmpi5": "pmix"},
+    }
+)
+"""srun's --mpi for each library, where the backend doesn't say."""
 
 
 def which_mpi(version: str) -> str | None:

@@ -49,6 +49,7 @@ from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
 from fabricbench.scheduler import has_ended
 from fabricbench.workloads.entry import MET
+from fabricbench.workloads.seat import RESULT
 
 LAUNCHERS: dict[str, Launcher] = {
     "emulated": Emulated(),
@@ -149,7 +150,7 @@ def work_folder(cell: Cell, path: Path) -> AbstractContextManager[Path]:
     Ranks in a Slurm job need one that all nodes see. Other cells measure this machine, one at a time.
     """
     if LAUNCHERS[cell.launcher].in_a_job:
-        return shared_folder(path, job.job_id(os.environ))
+        return shared_folder(path, job.job_id(os.environ, cell.launcher))
     return _private_folder()
 
 
@@ -212,7 +213,9 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
         if name not in inherited and name not in record.cell.environment
     }
     if launcher.in_a_job:
-        record.provenance["job"] = job.job_provenance(os.environ)
+        record.provenance["job"] = job.job_provenance(
+            os.environ, job.job_id(os.environ, record.cell.launcher)
+        )
     if modules := record.cell.site.get("modules"):
         record.provenance["modules"] = loaded_modules(os.environ)
         if unloaded := why_not_loaded(modules, os.environ):
@@ -246,12 +249,15 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
         raise RankError(f"{left['who']}: {left['message']}")
     if status != 0:
         raise LaunchError(f"the launcher {how_it_ended(status)} and left no reason; see the log")
-    result = json.loads(_awaited(work / "result.json").read_text(encoding="utf-8"))
+    result = json.loads(_awaited(work / RESULT).read_text(encoding="utf-8"))
     record.samples = [Series(**plain) for plain in result["samples"]]
     record.facts, record.evidence = result["facts"], result["evidence"]
     record.evidence["words"] = telling(lines)
     record.provenance |= {"ranks": result["ranks"], "nodes": result["nodes"]}
-    record.phases_s = result["phases_s"]
+    began = datetime.fromisoformat(record.start).timestamp()
+    record.phases_s = result["phases_s"] | {
+        f"to_{name}": moment - began for name, moment in result["moments"].items() if moment is not None
+    }
 
 
 def _awaited(path: Path) -> Path:

@@ -7,12 +7,12 @@ Imported while Snakemake parses, on every node as well: keep it light.
 
 import re
 import shlex
-from collections.abc import Sequence
 from math import ceil
 from types import MappingProxyType
 
 from fabricbench.campaign import Cluster
 from fabricbench.cell import Cell
+from fabricbench.launch.nodes import pick
 
 Resources = dict[str, int | str]
 
@@ -71,7 +71,7 @@ def resources(cluster: Cluster, cell: Cell, timeout_s: float) -> Resources:
         # By this key alone, whatever its value, Snakemake runs the cell in the batch script. Without it
         # the cell would be a step of its own, and the srun within would wait for ever for that step's cores.
         "mpi": "srun" if cell.gpus > 1 else "",
-        "cpus_per_task": cell.site.get("cpus_per_rank", cell.threads_per_rank),
+        "cpus_per_task": cell.cpus_per_rank,
         "runtime": minutes(cluster, timeout_s),
     }
     if cell.gpus > 1:
@@ -88,8 +88,9 @@ def resources(cluster: Cluster, cell: Cell, timeout_s: float) -> Resources:
         job["mem_mb"] = slurm.memory
     elif slurm.memory == "all":
         job["mem_mb"] = 0  # the executor leaves it out, see _extra
-    job |= _gpus(cluster, cell)
-    job["slurm_extra"] = " ".join(_extra(cluster, cell))
+    gpus, words = _gpus(cluster, cell)
+    job |= gpus
+    job["slurm_extra"] = " ".join([*words, *_extra(cluster, cell)])
     if cluster.concurrent_cells > 1:
         job["machine"] = MACHINE // cluster.concurrent_cells
     return job
@@ -98,13 +99,6 @@ def resources(cluster: Cluster, cell: Cell, timeout_s: float) -> Resources:
 def minutes(cluster: Cluster, timeout_s: float) -> int:
     """The time limit of a job."""
     return ceil((timeout_s + cluster.slurm.setup_s) / 60)
-
-
-def pick(nodes: Sequence[str], count: int, placement: str) -> list[str]:
-    """So many of the nodes, in their order: the first (packed), or evenly spaced ones (spread)."""
-    if placement != "spread" or count >= len(nodes):
-        return list(nodes[:count])
-    return [nodes[place * len(nodes) // count] for place in range(count)]
 
 
 def sbatch_arguments(job: Resources) -> list[str]:
@@ -124,15 +118,26 @@ def sbatch_arguments(job: Resources) -> list[str]:
     ):
         if key in job:
             arguments.append(f"--{option}={job[key]}")
-    if job.get("mem_mb_per_cpu"):  # which the executor takes before the other
-        arguments.append(f"--mem-per-cpu={job['mem_mb_per_cpu']}")
-    elif job.get("mem_mb"):
-        arguments.append(f"--mem={job['mem_mb']}")
-    if "gpu" in job:
-        model = f"{job['gpu_model']}:" if "gpu_model" in job else ""
-        arguments.append(f"--gpus={model}{job['gpu']}")
+    if memory := job.get(
+        "mem_mb_per_cpu"
+    ):  # the executor takes it before the other, and 0 of either for none
+        arguments.append(f"--mem-per-cpu={memory}")
+    elif memory := job.get("mem_mb", _mb(job.get("mem"))):
+        arguments.append(f"--mem={memory}")
+    if "gpu" in job or "gpu_model" in job:
+        model = f"{job['gpu_model']}:" if job.get("gpu_model") else ""
+        arguments.append(f"--gpus={model}{job.get('gpu', 1)}")
     extra = shlex.split(str(job["slurm_extra"]))
     return [*arguments, *(word for word in extra if not word.startswith("--dependency="))]
+
+
+def _mb(text: int | str | None) -> int:
+    """What Snakemake makes of a size such as 4GB, in MB of 10^6; 0 for none, and for what is no size."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)B?\s*", str(text or ""))
+    if not found:
+        return 0
+    power = "kMGTP".index(found[2].replace("K", "k")) + 1 if found[2] else 0
+    return ceil(float(found[1]) * float(1024 if found[3] else 1000) ** power / 1e6)
 
 
 def why_no_option(text: str) -> str | None:
@@ -151,17 +156,16 @@ def why_no_option(text: str) -> str | None:
     return f"{instead}, so remove it here" if instead else None
 
 
-def _gpus(cluster: Cluster, cell: Cell) -> Resources:
-    """How a cell with real GPUs asks for them."""
+def _gpus(cluster: Cluster, cell: Cell) -> tuple[Resources, list[str]]:
+    """How a cell with real GPUs asks for them: as a resource of the executor's, or in words of sbatch's."""
     slurm = cluster.slurm
     if cell.device != "cuda" or slurm.gpus_by == "none":
-        return {}
+        return {}, []
+    each = f"{slurm.gpu_type}:" * bool(slurm.gpu_type) + str(cell.ranks_per_node)
+    if slurm.gpus_by == "gpus":  # --gpus, a number for all nodes, would be split as Slurm likes
+        return {}, [f"--gpus-per-node={each}"]
     # Otherwise the executor takes the number of ranks for that of tasks on each GPU.
-    job: Resources = {"tasks_per_gpu": -1}
-    if slurm.gpus_by == "gres":
-        model = f"{slurm.gpu_type}:" if slurm.gpu_type else ""
-        return {**job, "gres": f"gpu:{model}{cell.ranks_per_node}"}
-    return {**job, "gpu": cell.gpus} | ({"gpu_model": slurm.gpu_type} if slurm.gpu_type else {})
+    return {"tasks_per_gpu": -1, "gres": f"gpu:{each}"}, []
 
 
 def _extra(cluster: Cluster, cell: Cell) -> list[str]:
@@ -177,8 +181,6 @@ def _extra(cluster: Cluster, cell: Cell) -> list[str]:
             words.append(f"--{option}={_word(value)}")
     if cluster.nodelist:
         words.append(f"--nodelist={_word(','.join(pick(cluster.nodelist, cell.nodes, cell.placement)))}")
-    elif cell.placement == "spread":
-        words.append("--spread-job")
     # Also when empty: after a node failed, the executor excludes all nodes of its job from then on, of which
     # the others may be needed. A dead node is Slurm's to leave out.
     words.append(f"--exclude={_word(','.join(cluster.exclude)) if cluster.exclude else ''}")

@@ -168,31 +168,37 @@ def _comment(text: str) -> str:
     return line.partition("--comment")[2].lstrip(" =").partition(" ")[0]  # it had lost its quotes
 
 
+def fields(line: str) -> dict[str, str]:
+    """`JobId=5 JobName=a … NodeList=n[0-1]` to its fields; of a name that occurs twice the first."""
+    found: dict[str, str] = {}
+    for name, value in _ONE_JOB.findall(line.strip()):
+        found.setdefault(name, value.strip())
+    return found
+
+
 def parse_scontrol(text: str) -> Job | None:
     """The job in what `scontrol show job -o` prints; None where that is none."""
-    fields: dict[str, str] = {}
-    for name, value in _ONE_JOB.findall(text.strip()):
-        fields.setdefault(name, value.strip())
-    if "JobId" not in fields or "JobState" not in fields:
+    found = fields(text)
+    if "JobId" not in found or "JobState" not in found:
         return None
     # A comment may look like a field; what Slurm prints behind it doesn't.
     comment = re.search(r"\sComment=(.*?)\s+(?:StdErr|Power|MailUser|SystemComment)=", text, re.DOTALL)
     return Job(
-        id=fields["JobId"],
-        state=fields["JobState"],
-        reason=_text(fields.get("Reason", "")),
+        id=found["JobId"],
+        state=found["JobState"],
+        reason=_text(found.get("Reason", "")),
         comment=comment[1].strip() if comment else "",
-        workdir=fields.get("WorkDir", ""),
-        nodes=_text(fields.get("NodeList", "")),
-        user=fields.get("UserId", "").partition("(")[0],
-        partition=fields.get("Partition", ""),
-        submitted=moment(fields.get("SubmitTime", "")),
-        started=moment(fields.get("StartTime", "")),
-        ended=moment(fields.get("EndTime", "")),
-        time_limit_s=seconds(fields.get("TimeLimit", "")),
-        exit_code=fields.get("ExitCode", ""),
-        restarts=int(fields["Restarts"]) if fields.get("Restarts", "").isdigit() else None,
-        log=_text(fields.get("StdOut", "")),
+        workdir=found.get("WorkDir", ""),
+        nodes=_text(found.get("NodeList", "")),
+        user=found.get("UserId", "").partition("(")[0],
+        partition=found.get("Partition", ""),
+        submitted=moment(found.get("SubmitTime", "")),
+        started=moment(found.get("StartTime", "")),
+        ended=moment(found.get("EndTime", "")),
+        time_limit_s=seconds(found.get("TimeLimit", "")),
+        exit_code=found.get("ExitCode", ""),
+        restarts=int(found["Restarts"]) if found.get("Restarts", "").isdigit() else None,
+        log=_text(found.get("StdOut", "")),
     )
 
 

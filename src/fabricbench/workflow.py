@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from fabricbench import slurm_job
+from fabricbench import allocation, slurm_job
 from fabricbench.campaign import Cluster
 from fabricbench.campaign_lock import hold, may_be_in_use
 from fabricbench.errors import FabricbenchError as UserError
@@ -188,6 +188,9 @@ def prepare(
         sweep(folder)
     if call.runs and campaign.cluster.kind == "slurm":
         _look_at_slurm(grid, campaign.cluster, results, call, say)
+    if call.runs and campaign.cluster.kind == "allocation":
+        for line in allocation.warnings(os.environ, os.uname().nodename):
+            say(line)
     interfaces = dict.fromkeys(name for fabric in campaign.fabrics.values() for name in fabric.interface)
     return Prepared(
         name=campaign.name,
@@ -259,7 +262,7 @@ def why_not_here(cluster: Cluster, executor: str, environment: Mapping[str, str]
             f"cluster.nodes: {cluster.nodes}: this allocation ({given}) has {len(usable)}"
             f"{f' that {limits} leave' if limits else ''}; get a larger one, or lower cluster.nodes"
         )
-    return None
+    return allocation.why_no_meeting(cluster.bootstrap, allocation.interfaces_here(), os.uname().nodename)
 
 
 def _look_at_slurm(

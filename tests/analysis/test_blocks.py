@@ -186,6 +186,22 @@ def test_placements_are_compared_on_other_nodes() -> None:
     ]
     assert repeats(blocks, cells) == [[1, 1], [2, 2]]
     assert blocks.unpaired.empty
+    sets = cells.set_index("cell")["node_set"]
+    assert {(sets[one], sets[two]) for one, two in blocks.pairs[["baseline_cell", "other_cell"]].values} == {
+        ("n0,n1", "n0,n2")
+    }
+
+
+def test_placements_that_were_the_same_nodes_are_no_pair() -> None:
+    """Nothing then differs but the name; the other repeat, on other nodes, still is one."""
+    cells = by_placement()
+    cells.loc[(cells["placement"] == "spread") & (cells["repeat"] == 2), "node_set"] = "n0,n1"
+    blocks = find(cells, "placement", "packed")
+    assert len(blocks.pairs) == 1
+    assert "packed and spread ran on the same nodes" in set(blocks.unpaired["why"])
+    same = find(cells.assign(node_set="n0,n1"), "placement", "packed")
+    assert same.pairs.empty
+    assert set(same.unpaired["why"]) == {"packed and spread ran on the same nodes"}
 
 
 def test_fabrics_are_compared_at_one_placement() -> None:

@@ -1,6 +1,7 @@
 """Which cells ran at the same time, counted by their intervals; and what Slurm told of their jobs."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def test_jobs_and_overlaps_stand_in_the_table(tmp_path: Path) -> None:
     assert table["others"].tolist() == [0, 3, 0, pd.NA]
     assert table["job"].tolist() == ["1000", "1006", "1090", ""]
     assert table["queue_s"].tolist()[:3] == [42.0] * 3
+    assert table["startup_s"].tolist()[:3] == [3.0] * 3
     assert table["restarts"].tolist() == [0, 0, 0, pd.NA]
     assert beside(table).tolist() == [True, True, False, False]
 
@@ -93,3 +95,11 @@ def test_what_is_not_told_of_a_job_is_absent(job: dict[str, Any], told: tuple[An
     found = job_columns({"job": job})
     assert (found["job"], found["restarts"], found["others"]) == told
     assert found["queue_s"] != found["queue_s"]
+    assert found["startup_s"] != found["startup_s"]
+
+
+def test_cells_of_an_allocation_have_no_startup(tmp_path: Path) -> None:
+    """Its job began long before, with other cells."""
+    cell = make_cell(repeat=1, launcher="allocation", scale={"bytes": 1, "time": 1})
+    put(replace(make_on_slurm(cell), cell=cell), tmp_path)
+    assert collect(make_grid([cell]), tmp_path).cells["startup_s"].isna().all()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from records import make_cell, make_failure, make_mislabelled, make_record
+from records import make_cell, make_failure, make_mislabelled, make_on_slurm, make_record
 
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, KINDS, differences
 from fabricbench.record import Record
@@ -202,6 +202,14 @@ def test_unexpected_comes_first_then_by_kind() -> None:
     assert list(table["what"]) == ["OMP_PROC_BIND", "python", "GLOO_SOCKET_IFNAME", "name"]
     assert not table["expected"][:2].any()
     assert pd.Series(table["kind"]).isin(KINDS).all()
+
+
+def test_another_partition_is_a_difference() -> None:
+    """One that a profile chose is in no cell; the record's job tells."""
+    there, here = (make_on_slurm(record.cell) for record in a_pair())
+    assert not [row for row in unexpected(there, here) if row[1] == "partition"]
+    here.provenance["job"]["partition"] = "fat"
+    assert ("nodes", "partition", "fat", "batch") in unexpected(there, here)
 
 
 def test_an_older_record_reads() -> None:

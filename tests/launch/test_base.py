@@ -59,3 +59,11 @@ def test_libraries_are_asked_which_network_they_took(backend, variables, asked):
     """Each in its own way, unless the cell already says how much it may tell."""
     assert asked in asking(backend, variables)
     assert asked not in asking(backend, variables | {asked: "0"})
+
+
+def test_where_a_library_lies_is_no_choice_of_a_network():
+    """What a module sets for the library to be found stays."""
+    places = {"I_MPI_ROOT": "/opt/impi", "FI_PROVIDER_PATH": "/opt/impi/prov"}
+    environment, unset = cell_environment(a_cell(), places | {"I_MPI_FABRICS": "ofi"})
+    assert places.items() <= environment.items()
+    assert unset == ["I_MPI_FABRICS"]

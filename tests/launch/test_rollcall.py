@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from fabricbench.errors import LaunchError
+from fabricbench.launch.addresses import meeting_address
 from fabricbench.launch.rollcall import (
     Hello,
     Meeting,
@@ -16,7 +17,6 @@ from fabricbench.launch.rollcall import (
     answer,
     end_with,
     join,
-    meeting_address,
     misplaced,
     read_hello,
     read_meeting,
@@ -214,7 +214,7 @@ INTERFACES = {"eth0": {"addresses": ["fd00::1/64", "10.0.0.1/24"]}, "ib0": {"add
 )
 def test_ranks_meet_at_an_address_that_others_can_reach(monkeypatch, interface, resolved, gives):
     """An interface's, or the host name's; what leads others to themselves is one line."""
-    monkeypatch.setattr("fabricbench.launch.rollcall.addresses_of", lambda host: resolved)
+    monkeypatch.setattr("fabricbench.launch.addresses.addresses_of", lambda host: resolved)
     if gives[0] == "1":
         assert meeting_address(interface, INTERFACES, "n0", True) == gives
         return
@@ -224,5 +224,5 @@ def test_ranks_meet_at_an_address_that_others_can_reach(monkeypatch, interface, 
 
 def test_one_node_may_meet_at_its_loopback(monkeypatch):
     """Nobody else has to come."""
-    monkeypatch.setattr("fabricbench.launch.rollcall.addresses_of", lambda host: ["127.0.1.1"])
+    monkeypatch.setattr("fabricbench.launch.addresses.addresses_of", lambda host: ["127.0.1.1"])
     assert meeting_address("", INTERFACES, "n0", False) == "127.0.0.1"

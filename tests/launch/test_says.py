@@ -2,7 +2,7 @@
 
 import pytest
 
-from fabricbench.launch.says import LAUNCHER, RANKS, Said, read
+from fabricbench.launch.says import LAUNCHER, RANKS, Said, Started, read
 
 KILLED = """srun: error: n1: task 2: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=5.0
@@ -51,7 +51,7 @@ srun: error: n0: task 0: Exited with exit code 7
 
 def what(text: str) -> Said:
     """What a text says of a cell that was started with pmix by a backend `mpi`."""
-    return read(text, "pmix", "mpi", "ended with exit status 1")
+    return read(text, Started("slurm", "mpi", "pmix"), "ended with exit status 1")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_slurm_did_begins_with_its_own_word(text, state):
 
 def test_daemons_of_an_mpi_launcher_are_no_ranks():
     """What srun says of them hides what happened to a rank."""
-    said = read(MPICH, "mpirun", "mpi", "ended with exit status 255")
+    said = read(MPICH, Started("slurm", "mpi", "mpirun"), "ended with exit status 255")
     assert said == Said(RANKS, "a rank on n1 was killed by SIGKILL", is_cause=True)
 
 
@@ -124,3 +124,26 @@ def test_what_could_not_start_names_its_mend(text, message):
     said = what(text)
     assert said.message.startswith(message)
     assert (said.who, said.is_cause) == (LAUNCHER, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "launch", "message"),
+    [
+        ("srun: error: Unable to create step for job 5", "allocation", "none", "get it with --exclusive"),
+        ("srun: unrecognized option '--overlap'", "slurm", "none", "Slurm 20.11 or later is needed"),
+        ("srun: error: Invalid MPI type 'none'", "slurm", "none", "srun --mpi=none: srun can't load it"),
+        (
+            "srun: error: Invalid MPI type 'pmi2'",
+            "slurm",
+            "pmi2",
+            "backends.it.launch: pmi2: srun can't load it",
+        ),
+        ("mpirun: unrecognized argument host", "slurm", "mpirun", "backends.it.launch: mpirun doesn't match"),
+    ],
+)
+def test_a_mend_names_no_key_that_kind_or_engine_lacks(text, kind, launch, message):
+    """An allocation has no cluster.slurm, and gloo and nccl no launch."""
+    said = read(text, Started(kind, "it", launch), "ended with exit status 1").message
+    assert message in said
+    assert ("cluster.slurm" in said) <= (kind == "slurm")
+    assert ("backends." in said) <= (launch != "none")

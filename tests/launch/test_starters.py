@@ -1,5 +1,7 @@
 """What starts ranks: every word of it."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,35 @@ def test_ranks_run_in_the_image_that_the_config_names():
     assert argv[3:7] == ["--bind", PACKAGES, "--bind", str(work)]
     assert argv[-5:] == ["torch.sif", "python", "-m", "fabricbench.launch.task", str(work)]
     assert "--nv" not in program(a_big_cell(site={"container": "torch.sif"}), work)
+
+
+def test_engines_with_a_thread_of_their_own_get_a_core_for_it():
+    """Without a number of the config's; otherwise gloo's thread would share its rank's core."""
+    assert "--cpus-per-task=2" in starter(a_big_cell("gloo")).command(a_big_cell("gloo"), NODES, []).argv
+
+
+@pytest.mark.parametrize("library", ["mpich", "openmpi5"])
+def test_an_mpi_launcher_s_own_step_asks_for_gpus_too(library):
+    """By the variable of its srun, only where the job has GPUs as a resource and the cell uses them."""
+    for device, gpus in (("cuda", True), ("cuda", False), ("cpu", True)):
+        cell = a_big_cell(library=library, launch="mpirun", device=device)
+        told = starter(cell, gpus=gpus).command(cell, NODES, []).env.get("SLURM_STEP_GRES")
+        assert told == ("gpu:2" if device == "cuda" and gpus else None)
+
+
+def test_an_image_sees_where_srun_s_pmix_is():
+    """The folder is known on the node alone, beside what a site binds itself; other ways need no shell."""
+    site = {"container": "x.sif"}
+    argv = program(a_big_cell(site=site, library="openmpi5"), Path("/work"))
+    assert argv[:2] == ["sh", "-c"]
+    assert argv[4:6] == ["apptainer", "exec"]
+    for folder, own, bound in (
+        ("/spool/5", "", "/spool/5"),
+        ("/spool/5", "/a", "/spool/5,/a"),
+        ("", "/a", "/a"),
+    ):
+        given = {"PATH": os.environ["PATH"], "PMIX_SERVER_TMPDIR": folder, "APPTAINER_BIND": own}
+        done = subprocess.run(
+            [*argv[:4], "printenv", "APPTAINER_BIND"], env=given, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == bound

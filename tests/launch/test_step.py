@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +21,13 @@ from fabricbench.cell import Cell
 from fabricbench.code_key import code_key
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.selection import environment as selected
-from fabricbench.launch import task
+from fabricbench.launch import job, step, task
 from fabricbench.launch.base import cell_environment
+from fabricbench.launch.leaving import ERROR, leave_error
 from fabricbench.record import Record, failure_path, read_record
 from fabricbench.runner import run_cell as run_in_process
 from fabricbench.runner import shared_folder
+from fabricbench.workloads.seat import RESULT
 
 SRUN = """
 import json, os, signal, subprocess, sys
@@ -55,6 +58,11 @@ while ranks:
         print("srun: launch/slurm: _step_signal: Terminating StepId=7.0", file=sys.stderr)
         end()
 """
+SCONTROL = """
+import sys
+job = "JobId=7 JobState=RUNNING Partition=batch NodeList={host} Restarts=0 TimeLimit=00:10:00"
+print("PrivateData = none" if "config" in sys.argv else job)
+"""
 APPTAINER = """
 import os, sys
 words = sys.argv[1:]
@@ -76,8 +84,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[
     programs = {
         "srun": SRUN,
         "apptainer": APPTAINER,
-        "scontrol": f"print('JobId=7 Partition=batch NodeList={host} Restarts=0 TimeLimit=00:10:00')",
-        "squeue": "import sys; print('' if '--steps' in sys.argv else '7 1')",
+        "scontrol": SCONTROL.format(host=host),
+        "squeue": "import sys; print('' if '--steps' in sys.argv else '999999 1')",
         "scancel": "",
     }
     for name, program in programs.items():
@@ -120,8 +128,9 @@ def test_ranks_of_a_step_meet_and_measure(slurm, tmp_path, container):
     assert record.provenance["unset"] == ["NCCL_SOCKET_IFNAME"]
     assert [entry["unset"] for entry in record.provenance["ranks"]] == [["UCX_TLS"]]
     assert record.provenance["job"]["id"] == "7"
-    assert record.provenance["job"]["others"] == {"jobs": 0, "nodes": 0}
-    assert record.phases_s["roll_call"] > 0
+    assert record.provenance["job"]["others"] == {"jobs": 1, "nodes": 1}
+    phases = record.phases_s
+    assert 0 < phases["roll_call"] < phases["to_ranks_up"] < phases["to_first_step"] < phases["total"]
     image = tmp_path / "told.apptainer"
     assert image.exists() == bool(container)
     assert not container or container in image.read_text()
@@ -173,7 +182,59 @@ def test_outside_a_job_a_cell_fails_with_one_line(tmp_path, monkeypatch):
     path = record_path(cell, tmp_path)
     options = {"timeout_s": 5, "accept_failures": True, "neighbours": [], "bootstrap": "eth9"}
     assert run_in_process(cell, code_key("micro", "allocation"), path, **options) == 1
-    assert read_record(failure_path(path)).reason.startswith("cluster.kind: slurm: this isn't a Slurm job; ")
+    assert read_record(failure_path(path)).reason.startswith(
+        "cluster.kind: allocation: this isn't a Slurm job"
+    )
+
+
+def test_a_step_is_ended_also_where_slurm_does_not_list_it(monkeypatch):
+    """A controller that doesn't answer is asked again, and the steps that ranks named are tried meanwhile."""
+    told, listed = [], iter([None, ["7.0"], []])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(job, "steps_left", lambda *_: next(listed))
+    monkeypatch.setattr(job, "ask", lambda *command: told.append(command[2:]))
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        step.end(process, "7", "fabricbench-x", {"7.1"})
+    assert told == [("7.1",), ("7.0",)]
+    assert next(listed, "none left") == "none left"
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_who_ends_first_after_the_result_is_not_lost(tmp_path, finished):
+    """A rank may be slow to end once all is measured; before that, one that is gone for long is lost."""
+    if finished:
+        (tmp_path / RESULT).touch()
+    rollcall = SimpleNamespace(
+        selector=SimpleNamespace(register=lambda *_: None),
+        serve=lambda seconds: None,
+        long_lost=lambda seconds: "rank 1 on n0 is gone",
+        refused="",
+    )
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        with subprocess.Popen(["sleep", "0.2"]) as process:
+            assert step.watch(process, rollcall, tmp_path) == (0 if finished else 1)
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
+    assert rollcall.refused == ("" if finished else "rank 1 on n0 is gone")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_first_failure_stays_also_without_hard_links(tmp_path, monkeypatch, links):
+    """Some shared file systems have none; who knows the cause still overrides."""
+    if not links:
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+    for who in ("rank 0", "rank 1"):
+        leave_error(tmp_path, who, LaunchError(f"{who} broke"))
+    assert json.loads((tmp_path / ERROR).read_text())["message"] == "rank 0 broke"
+    leave_error(tmp_path, "launcher", LaunchError("why"), is_cause=True)
+    assert json.loads((tmp_path / ERROR).read_text())["message"] == "why"
 
 
 def test_leftovers_of_the_same_record_go_and_others_stay(tmp_path, monkeypatch):

@@ -548,11 +548,12 @@ def test_cells_that_ran_beside_others_are_counted(tmp_path: Path) -> None:
     cells = [make_cell("cfd", fabric=name, gpus=2) for name in ("ethernet", "opa")]
     html = page_of_records(tmp_path, [make_on_slurm(cells[0]), make_on_slurm(cells[1], after_s=5, others=2)])
     said = "2 of 2 cells ran at the same time as another and 1 of 2 cells at the same time as jobs of others"
+    said += " on the cluster"
     assert f"{said}; comparisons say which of their cells." in section(html, "differed")
     assert "beside other cells or jobs: 1 of 1 cells of ethernet, 1 of 1 cells of opa" in html
     apart = tmp_path / "apart"
     html = page_of_records(apart, [make_on_slurm(cells[0]), make_on_slurm(cells[1], after_s=60)])
-    assert "None of 2 cells ran at the same time as another, or as jobs of others." in html
+    assert "None of 2 cells ran at the same time as another, or as jobs of others on the cluster." in html
     unknown = tmp_path / "unknown"
     records = [make_on_slurm(cell, after_s=60 * at, others=None) for at, cell in enumerate(cells)]
     html = page_of_records(unknown, records)

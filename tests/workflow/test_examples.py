@@ -4,6 +4,7 @@ After a change that was meant: RENEW_SNAPSHOTS=1 pytest tests/workflow/test_exam
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fabricbench import slurm_job
 from fabricbench.campaign import Campaign as Config
 from fabricbench.config import load_config, parse_config
 from fabricbench.grid import Grid, GridCell, expand
+from fabricbench.launch.starters import PACKAGES, program, starter
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 EXAMPLES = ("paper", "h100-infiniband", "slingshot")
@@ -27,7 +29,21 @@ def sbatch(config: Config, cell: GridCell) -> str:
     )
 
 
-COMMANDS: tuple[Callable[[Config, GridCell], str], ...] = (sbatch,)
+def ranks(config: Config, cell: GridCell) -> str:
+    """What starts the ranks in the job; nodes, paths and interpreter by names in place of this machine's."""
+    nodes = [f"node{number}" for number in range(cell.cell.nodes)]
+    asked = slurm_job.resources(config.cluster, cell.cell, cell.timeout_s)
+    work = Path("WORK")
+    command = starter(
+        cell.cell, gpus="gres" in asked or "--gpus-per-node" in str(asked["slurm_extra"])
+    ).command(cell.cell, nodes, program(cell.cell, work))
+    line = " ".join([*(f"{name}={value}" for name, value in sorted(command.env.items())), *command.argv])
+    for found, name in ((",".join(nodes), "NODES"), (sys.executable, "python"), (PACKAGES, "SRC")):
+        line = line.replace(found, name)
+    return line
+
+
+COMMANDS: tuple[Callable[[Config, GridCell], str], ...] = (sbatch, ranks)
 """Each gives a line for a cell."""
 
 
@@ -57,7 +73,7 @@ def _parts(config: Config, grid: Grid) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_an_example_asks_for_is_as_written_down(name):
-    """Every line for sbatch, and every variable, of cells of each kind."""
+    """Every line for sbatch and srun, and every variable, of cells of each kind."""
     config = parse_config(load_config([ROOT / "config" / "examples" / f"{name}.yaml"]))
     made = snapshot(config, expand(config, lambda kind, launcher: "code"))
     place = SNAPSHOTS / f"{name}.txt"

@@ -33,8 +33,8 @@ DEPENDENT = {
 VERSIONS_ASKED = ("library", "versions")
 """Axes along which versions differ because that is the question."""
 NAMES_A_LIBRARY = ("backend", "engine", *VERSIONS_ASKED)
-ON_OTHER_NODES = ("placement",)
-"""Axes along which the nodes differ because that is the question."""
+ON_OTHER_NODES = {"placement": "packed and spread ran on the same nodes"}
+"""Axes along which the nodes differ because that is the question, and what is said where they don't."""
 SIDES = ("baseline", "other")
 
 PAIR_WITHIN_S = 3600.0
@@ -252,16 +252,17 @@ def _match(
     first: _Side, second: _Side, by: str, within_s: float, strict: bool
 ) -> tuple[list[tuple[int, int]], list[tuple[str, int, str]]]:
     """Pairs of indices in order of time, and (side, row, why) of what has no partner."""
-    same_nodes = (first.node_set[:, None] == second.node_set[None, :]) & (first.node_set != "")[:, None]
+    fitting = first.node_set[:, None] == second.node_set[None, :]
     if by in ON_OTHER_NODES:
-        same_nodes = (first.node_set != "")[:, None] & (second.node_set != "")[None, :]
+        fitting = ~fitting
+    fitting &= (first.node_set != "")[:, None] & (second.node_set != "")[None, :]
     apart_s = np.abs(first.start_s[:, None] - second.start_s[None, :])
     near = apart_s <= within_s  # false where a start is unknown
     same_versions = np.ones_like(near)
     if strict and _versions_differ(first, second, by):
-        for i, j in zip(*np.nonzero(same_nodes & near), strict=True):
+        for i, j in zip(*np.nonzero(fitting & near), strict=True):
             same_versions[i, j] = not _difference(first, i, second, j, by)
-    allowed = same_nodes & near & same_versions
+    allowed = fitting & near & same_versions
     other_block = ~(first.block[:, None] == second.block[None, :])
     cost = np.where(allowed, _OTHER_BLOCK * other_block + apart_s / max(within_s, 1e-9), _NO_PAIR)
     chosen = [
@@ -273,24 +274,25 @@ def _match(
         taken = {pair[axis] for pair in chosen}
         for index in range(len(side.rows)):
             if index not in taken:
-                masks = [np.take(mask, index, axis=axis) for mask in (same_nodes, near, same_versions)]
-                why = _why_alone(side, index, masks, within_s)
+                masks = [np.take(mask, index, axis=axis) for mask in (fitting, near, same_versions)]
+                why = _why_alone(side, index, masks, by, within_s)
                 rest.append((name, int(side.rows[index]), why))
     return chosen, rest
 
 
-def _why_alone(side: _Side, index: int, masks: Sequence[Any], within_s: float) -> str:
-    same_nodes, near, same_versions = masks
+def _why_alone(side: _Side, index: int, masks: Sequence[Any], by: str, within_s: float) -> str:
+    fitting, near, same_versions = masks
     if not len(near):
         return "the other side has no good cell"
     if not side.node_set[index]:
         return "its nodes aren't recorded"
     if np.isnan(side.start_s[index]):
         return "its start isn't recorded"
-    if not same_nodes.any():
-        return "no cell of the other side ran on the same nodes"
-    if not (same_nodes & near).any():
-        return f"no cell of the other side started on the same nodes within {within_s:g} s"
-    if not (same_nodes & near & same_versions).any():
+    if not fitting.any():
+        return ON_OTHER_NODES.get(by, "no cell of the other side ran on the same nodes")
+    if not (fitting & near).any():
+        where = "other" if by in ON_OTHER_NODES else "the same"
+        return f"no cell of the other side started on {where} nodes within {within_s:g} s"
+    if not (fitting & near & same_versions).any():
         return "the cells near it ran with other library versions"
     return "each cell near it has another partner"

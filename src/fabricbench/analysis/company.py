@@ -35,14 +35,18 @@ def with_overlaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row | {"overlaps": counted.get(id(row))} for row in rows]
 
 
-def job_columns(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """`job`, `queue_s`, `others` and `restarts` from what a record says of its job, where it does."""
+def job_columns(provenance: Mapping[str, Any], began: datetime | None = None) -> dict[str, Any]:
+    """`job`, `queue_s`, `startup_s`, `others` and `restarts` from what a record says of its job.
+
+    `began`: the start of a cell that has a job of its own; in an allocation other cells come before it.
+    """
     job = provenance.get("job") or {}
     submitted, started = (_moment(job.get(name)) for name in ("submitted", "started"))
     others = job.get("others") or {}
     return {
         "job": str(job.get("id") or ""),
         "queue_s": (started - submitted).total_seconds() if submitted and started else nan,
+        "startup_s": (began - started).total_seconds() if began and started else nan,
         "others": _count(others.get("jobs")),
         "restarts": _count(job.get("restarts")),
     }

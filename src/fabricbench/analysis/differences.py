@@ -197,6 +197,7 @@ def _of_software(provenance: Json) -> Found:
 def _of_machines(record: Record) -> Found:
     provenance = record.provenance
     yield "nodes", "node set", condensed(_hosts(record))
+    yield "nodes", "partition", (provenance.get("job") or {}).get("partition")
     for nodes in provenance.get("nodes") or [{"kernel": provenance.get("kernel")}]:
         for name in ("cpu", "kernel", "governor"):
             yield "machine", name, nodes.get(name)

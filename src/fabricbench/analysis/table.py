@@ -75,6 +75,7 @@ CELL_DTYPES = {
     "overhead_s": "float64",
     "job": "string",
     "queue_s": "float64",
+    "startup_s": "float64",
     "restarts": "Int64",
     "overlaps": "Int64",
     "others": "Int64",
@@ -281,10 +282,15 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "of_line_rate": found.of_line_rate,
         **outcome.times,
         **outcome.proof,
-        **(job_columns(record.provenance) if record else {}),
+        **(_job(record) if record else {}),
         "log": _log(identity, results),
         "params": canonical_json(cell.params),
     }
+
+
+def _job(record: Record) -> dict[str, Any]:
+    own = record.cell.launcher == "slurm"
+    return job_columns(record.provenance, _moment(record.start) if own else None)
 
 
 def _versions(record: Record) -> str:

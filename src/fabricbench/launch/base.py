@@ -17,6 +17,8 @@ INHERITED = (
     *("PMI_", "PMIX_"),
     *("OMP_", "GOMP_", "KMP_"),
 )
+_PLACES = ("I_MPI_ROOT", "FI_PROVIDER_PATH")
+"""Of these families, those that say where a library lies, as its module set them."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 # What the runner tells a launcher beside the cell.
@@ -60,9 +62,14 @@ def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
+def inherited_choice(name: str) -> bool:
+    """Whether a variable may choose another network, protocol or algorithm than the cell's."""
+    return name.startswith(INHERITED) and name not in _PLACES
+
+
 def cell_environment(cell: Cell, inherited: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The environment of a cell's ranks, and the names of inherited variables that were unset."""
-    unset = sorted(name for name in inherited if name.startswith(INHERITED) or name in cell.unset)
+    unset = sorted(name for name in inherited if inherited_choice(name) or name in cell.unset)
     kept = {name: value for name, value in inherited.items() if name not in unset}
     return kept | own_environment(cell), unset
 

@@ -41,12 +41,19 @@ def leave_error(work: Path, who: str, error: BaseException, *, is_cause: bool = 
     print(f"{who} failed:\n{text}", file=sys.stderr, flush=True)
     message = str(error) if isinstance(error, FabricbenchError) else f"{type(error).__name__}: {error}"
     temporary = work / f"error-{who.replace(' ', '-')}"
-    temporary.write_text(json.dumps({"who": who, "message": message, "traceback": text}), encoding="utf-8")
+    content = json.dumps({"who": who, "message": message, "traceback": text})
+    temporary.write_text(content, encoding="utf-8")
     if is_cause:
         os.replace(temporary, work / ERROR)
-    else:
-        with contextlib.suppress(FileExistsError):
+        return
+    with contextlib.suppress(FileExistsError):
+        try:
             os.link(temporary, work / ERROR)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links; then a reader may see a part of the text
+            with (work / ERROR).open("x", encoding="utf-8") as file:
+                file.write(content)
 
 
 @contextlib.contextmanager

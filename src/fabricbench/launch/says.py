@@ -44,17 +44,21 @@ _STATES = (
     ("PREEMPTED", re.compile(r"DUE TO PREEMPTION")),
     ("CANCELLED", re.compile(r"\*\*\* (?:STEP|JOB) .*CANCELLED AT")),
 )
-_MEND_STEP = "the job must hold this cell's nodes, CPUs and GPUs, see cluster.slurm in the config"
+_MEND_STEP = {
+    "slurm": "the job must hold this cell's nodes, CPUs and GPUs, see cluster.slurm in the config",
+    "allocation": "the allocation must hold this cell's nodes, CPUs and GPUs; get it with --exclusive, "
+    "and with --gres=gpu:K for GPUs",
+}
 _REFUSALS = (
     (
         re.compile(r"[Ii]nvalid MPI type|plugin.*mpi/|mpi/.*plugin|MPI: Cannot", re.ASCII),
-        "{key}: {launch}: srun can't load it (`srun --mpi=list` says which it has); set another",
+        "{launch}: srun can't load it (`srun --mpi=list` says which it has){another}",
     ),
     (
         re.compile(r"[Uu]nable to (create step|confirm allocation|allocate)|[Jj]ob step creation|"
                    r"Invalid generic resource|Requested node configuration|More processors requested|"
                    r"Memory required by task|Invalid job id|Job/step already complet"),
-        "srun can't start this cell's step: " + _MEND_STEP,
+        "srun can't start this cell's step: {step}",
     ),
     (
         re.compile(r"execve\(\): apptainer: |apptainer: (?:command )?not found"),
@@ -65,21 +69,43 @@ _REFUSALS = (
                    r"can't open file|unable to find the specified executable|could not access"),
         "the project's Python isn't on every node; its folder must lie on a file system that all nodes share",
     ),
-    (re.compile(r"[Uu]nrecogni[sz]ed (?:option|argument)|unknown option"), "the launcher is another than it "
-        "was taken for: {key}: {launch} doesn't match the MPI library on PATH"),
+    (re.compile(r"[Uu]nrecogni[sz]ed (?:option|argument)|unknown option"), "{options}"),
 )  # fmt: skip
 
 
-def read(text: str, launch: str, backend: str, how_it_ended: str) -> Said:
+@dataclass(frozen=True)
+class Started:
+    """How ranks were started, for the key to mend."""
+
+    kind: str
+    """The cluster's: slurm or allocation."""
+    backend: str
+    launch: str
+    """Its key `launch`; none for an engine that has no such key."""
+
+    def mends(self) -> dict[str, str]:
+        """What the refusals leave open."""
+        if self.launch == "none":
+            what, another = "srun --mpi=none", ""
+        else:
+            what, another = f"backends.{self.backend}.launch: {self.launch}", "; set another"
+        options = "srun doesn't know an option: Slurm 20.11 or later is needed"
+        if self.launch == "mpirun":
+            options = (
+                f"the launcher isn't what it was taken for: {what} doesn't match the MPI library on PATH"
+            )
+        return {"launch": what, "another": another, "options": options, "step": _MEND_STEP[self.kind]}
+
+
+def read(text: str, started: Started, how_it_ended: str) -> Said:
     """What happened to ranks whose launcher ended badly.
 
-    `text`: all that it printed; `launch` and `backend`: by what it was started, for the key to mend;
-    `how_it_ended`: "ended with exit status 1", for when the text says nothing.
+    `text`: all that it printed; `how_it_ended`: "ended with exit status 1", for when the text says nothing.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if own := [line.partition("fabricbench: ")[2] for line in lines if "fabricbench: " in line]:
         return Said(LAUNCHER, own[0])
-    if launch == "mpirun":  # whose own step's tasks are daemons, not ranks
+    if started.launch == "mpirun":  # whose own step's tasks are daemons, not ranks
         lines = [line for line in lines if not _TASKS.search(line)]
     killed = _killed(lines)
     if oom := next((line for line in lines if _OOM.search(line)), ""):
@@ -91,8 +117,7 @@ def read(text: str, launch: str, backend: str, how_it_ended: str) -> Said:
         return Said(RANKS, killed, is_cause=True)
     for pattern, mend in _REFUSALS:
         if line := next((line for line in lines if pattern.search(line)), ""):
-            key = f"backends.{backend}.launch"
-            return Said(LAUNCHER, f"{mend.format(key=key, launch=launch)}: {_bare(line)}")
+            return Said(LAUNCHER, f"{mend.format(**started.mends())}: {_bare(line)}")
     for line in lines:
         if (found := _TASKS.search(line)) and (code := _EXITED.search(found[3])):
             where = _first(found[1])

@@ -13,19 +13,11 @@ import fabricbench
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.launch.base import Command, own_environment
-from fabricbench.launch.job import tasks_per_node
+from fabricbench.launch.nodes import tasks_per_node
+from fabricbench.mpi_library import SRUN_MPI
 
 PACKAGES = str(Path(fabricbench.__file__).resolve().parents[1])
 """The folder that holds this package: the checkout's src, or site-packages."""
-
-LAUNCH = {
-    "mpich": "pmi2",
-    "intel-mpi": "pmi2",
-    "openmpi4": "pmix",
-    "openmpi5": "pmix",
-    "cray-mpich": "cray_shasta",
-}
-"""How srun starts the ranks of an MPI library, where the backend doesn't say."""
 
 
 class Starter(Protocol):
@@ -46,11 +38,11 @@ class Srun:
     def command(self, cell: Cell, nodes: Sequence[str], program: Sequence[str]) -> Command:
         """srun, with every number given."""
         # Every rank sees all GPUs that the job has on its node; with --gpu-bind=none none knew which.
-        gpus = [f"--gres=gpu:{cell.ranks_per_node}"] if self.gpus and cell.device == "cuda" else []
+        gpus = [f"--gres={_gres(cell)}"] if self.gpus and cell.device == "cuda" else []
         return Command(
             [
                 *("srun", f"--nodes={cell.nodes}", f"--ntasks={cell.gpus}"),
-                *(f"--ntasks-per-node={cell.ranks_per_node}", f"--cpus-per-task={cpus_per_rank(cell)}"),
+                *(f"--ntasks-per-node={cell.ranks_per_node}", f"--cpus-per-task={cell.cpus_per_rank}"),
                 *(f"--nodelist={','.join(nodes)}", "--distribution=block:block", "--mem=0"),
                 *(*gpus, "--cpu-bind=none", "--mem-bind=none", f"--mpi={self.mpi}"),
                 *("--kill-on-bad-exit=1", "--overlap", "--export=ALL", "--input=none", "--label"),
@@ -60,7 +52,11 @@ class Srun:
 
 
 class Hydra:
-    """MPICH's and Intel MPI's mpiexec, which starts its proxies by srun."""
+    """MPICH's and Intel MPI's mpiexec, which starts its proxies by srun; `gpus` as for Srun."""
+
+    def __init__(self, gpus: bool = False) -> None:
+        """Whether its step must ask for GPUs."""
+        self.gpus = gpus
 
     def command(self, cell: Cell, nodes: Sequence[str], program: Sequence[str]) -> Command:
         """mpiexec.hydra over Slurm, on just these hosts."""
@@ -69,11 +65,15 @@ class Hydra:
         # Intel's takes a job's own placement before -ppn, unless told not to.
         own = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}
         intel = own if cell.backend.get("library") == "intel-mpi" else {}
-        return Command(argv, _for_inner_srun(cell, nodes) | intel)
+        return Command(argv, _for_inner_srun(cell, nodes, self.gpus) | intel)
 
 
 class OpenMpi:
-    """Open MPI's mpirun, which starts its daemons by srun."""
+    """Open MPI's mpirun, which starts its daemons by srun; `gpus` as for Srun."""
+
+    def __init__(self, gpus: bool = False) -> None:
+        """Whether its step must ask for GPUs."""
+        self.gpus = gpus
 
     def command(self, cell: Cell, nodes: Sequence[str], program: Sequence[str]) -> Command:
         """mpirun, with slots for just these ranks, and the cell's variables handed on by name."""
@@ -81,13 +81,14 @@ class OpenMpi:
         argv = ["mpirun", "--host", hosts, "--map-by", f"ppr:{cell.ranks_per_node}:node"]
         argv += ["--bind-to", "none", "-n", str(cell.gpus)]
         argv += [word for name in sorted(own_environment(cell)) for word in ("-x", name)]
-        return Command([*argv, *program], _for_inner_srun(cell, nodes))
+        return Command([*argv, *program], _for_inner_srun(cell, nodes, self.gpus))
 
 
-def _for_inner_srun(cell: Cell, nodes: Sequence[str]) -> dict[str, str]:
+def _for_inner_srun(cell: Cell, nodes: Sequence[str], gpus: bool) -> dict[str, str]:
     """What MPI's launchers read of the job, and what tells their own srun not to bind, nor to speak PMI."""
     names = ",".join(nodes)
-    return {
+    asked = {"SLURM_STEP_GRES": _gres(cell)} if gpus and cell.device == "cuda" else {}
+    return asked | {
         "SLURM_NODELIST": names,
         "SLURM_JOB_NODELIST": names,
         "SLURM_NNODES": str(cell.nodes),
@@ -100,11 +101,16 @@ def _for_inner_srun(cell: Cell, nodes: Sequence[str]) -> dict[str, str]:
     }
 
 
+def _gres(cell: Cell) -> str:
+    """The GPUs of one node."""
+    return f"gpu:{cell.ranks_per_node}"
+
+
 def launch_of(cell: Cell) -> str:
     """How the cell's ranks start: none, pmi2, pmix, cray_shasta or mpirun."""
     if cell.backend["engine"] != "mpi":
         return "none"
-    return str(cell.backend.get("launch") or LAUNCH[cell.backend.get("library", "mpich")])
+    return str(cell.backend.get("launch") or SRUN_MPI[cell.backend.get("library", "mpich")])
 
 
 def starter(cell: Cell, *, gpus: bool = False) -> Starter:
@@ -114,12 +120,12 @@ def starter(cell: Cell, *, gpus: bool = False) -> Starter:
         return Srun(launch, gpus)
     library = cell.backend.get("library", "mpich")
     if library.startswith("openmpi"):
-        return OpenMpi()
+        return OpenMpi(gpus)
     if library == "cray-mpich":
         raise LaunchError(
             f"backends.{cell.backend['name']}.launch: mpirun: Cray MPICH has none; use cray_shasta"
         )
-    return Hydra()
+    return Hydra(gpus)
 
 
 def program(cell: Cell, work: Path) -> list[str]:
@@ -130,9 +136,12 @@ def program(cell: Cell, work: Path) -> list[str]:
         return [sys.executable, *module]
     gpus = ["--nv"] if cell.device == "cuda" else []
     binds = ["--bind", PACKAGES, "--bind", str(work)]
-    return ["apptainer", "exec", *gpus, *binds, "--env", f"PYTHONPATH={PACKAGES}", image, "python", *module]
+    inside = ["apptainer", "exec", *gpus, *binds, "--env", f"PYTHONPATH={PACKAGES}", image, "python", *module]
+    # The library within meets srun in a folder whose name is known only on the node.
+    return ["sh", "-c", _WITH_PMIX, "sh", *inside] if launch_of(cell) == "pmix" else inside
 
 
-def cpus_per_rank(cell: Cell) -> int:
-    """CPUs that each rank is given: the config's, or one for each of its threads."""
-    return int(cell.site.get("cpus_per_rank") or cell.threads_per_rank)
+_WITH_PMIX = (
+    'test -z "$PMIX_SERVER_TMPDIR" || '
+    'export APPTAINER_BIND="$PMIX_SERVER_TMPDIR${APPTAINER_BIND:+,$APPTAINER_BIND}"; exec "$@"'
+)

@@ -20,11 +20,14 @@ from fabricbench.errors import LaunchError
 from fabricbench.fabrics import node
 from fabricbench.fabrics.emulation import die_with_parent
 from fabricbench.launch import job, says
+from fabricbench.launch.addresses import meeting_address
 from fabricbench.launch.base import BOOTSTRAP, EXCLUDE, MISSING, NODELIST, RUNNER, Command, python_module
 from fabricbench.launch.leaving import leave_error, report_launch_error
-from fabricbench.launch.rollcall import Meeting, Rollcall, meeting_address, write_meeting
+from fabricbench.launch.nodes import choose, job_nodes, outside_of_steps
+from fabricbench.launch.rollcall import Meeting, Rollcall, write_meeting
 from fabricbench.launch.starters import launch_of, program, starter
-from fabricbench.workloads.seat import read_cell
+from fabricbench.slurm_words import fields
+from fabricbench.workloads.seat import RESULT, read_cell
 
 GRACE_S = 20.0
 """How long this process may take to end its step; Slurm ends one within a second or two."""
@@ -58,11 +61,12 @@ def main(work: Path) -> int:
     signal.signal(signal.SIGTERM, _told_to_end)
     die_with_parent(int(os.environ[RUNNER]), signal.SIGTERM)
     cell = read_cell(work)
-    own = job.job_id(os.environ)
-    shown = job.show(own)
+    own = job.job_id(os.environ, cell.launcher)
+    shown = fields(job.show(own))
     allowed = (os.environ.get(NODELIST, ""), os.environ.get(EXCLUDE, ""))
     placement = cell.site.get("placement", "packed")
-    nodes = job.choose(job.job_nodes(os.environ, shown), cell.nodes, placement, *allowed)
+    there = job_nodes(os.environ, shown.get("NodeList", ""))
+    nodes = choose(there, cell.nodes, placement, *allowed, cell.launcher)
     facts = node.probe(ask_names=False)
     bootstrap = os.environ.get(BOOTSTRAP, "")
     address = meeting_address(bootstrap, facts["interfaces"], facts["host"], cell.nodes > 1)
@@ -73,7 +77,7 @@ def main(work: Path) -> int:
         write_meeting(work, Meeting(rollcall.address, token, bootstrap))
         process = start(command, name, work)
         try:
-            status = watch(process, rollcall)
+            status = watch(process, rollcall, work)
         except ToldToEnd:
             end(process, own, name, rollcall.steps)
             said = _said(work)
@@ -91,7 +95,8 @@ def main(work: Path) -> int:
             leave_error(work, "launcher", LaunchError(rollcall.refused), is_cause=True)
             return 1
         how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-        what = says.read(_said(work), launch_of(cell), cell.backend["name"], how)
+        started = says.Started(cell.launcher, cell.backend["name"], launch_of(cell))
+        what = says.read(_said(work), started, how)
         leave_error(work, what.who, LaunchError(what.message), is_cause=what.is_cause)
         return 1
 
@@ -105,7 +110,7 @@ def has_gpus(shown: Mapping[str, str]) -> bool:
 
 def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
     """Start srun, with the name by which Slurm lists the step, or what starts it."""
-    environment = job.outside_of_steps(os.environ) | dict(command.env)
+    environment = outside_of_steps(os.environ) | dict(command.env)
     # An MPI library that came with this Python has its launcher beside it, which no module put on PATH.
     environment["PATH"] = os.pathsep.join(
         filter(None, [environment.get("PATH"), str(Path(sys.executable).parent)])
@@ -132,8 +137,11 @@ def start(command: Command, name: str, work: Path) -> subprocess.Popen[bytes]:
             raise LaunchError(f"{argv[0]} can't be started: {error.strerror}") from None
 
 
-def watch(process: subprocess.Popen[bytes], rollcall: Rollcall) -> int:
-    """Serve the roll call until the ranks' launcher ends; returns its exit status."""
+def watch(process: subprocess.Popen[bytes], rollcall: Rollcall, work: Path) -> int:
+    """Serve the roll call until the ranks' launcher ends; returns its exit status.
+
+    A rank that is gone for long is lost, unless there is a result: then ranks end, each in its own time.
+    """
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -141,7 +149,7 @@ def watch(process: subprocess.Popen[bytes], rollcall: Rollcall) -> int:
     rollcall.selector.register(wake_read, 1, lambda descriptor: os.read(descriptor, 4096))
     while (status := process.poll()) is None:
         rollcall.serve(1.0)
-        if lost := rollcall.long_lost(LOST_S):
+        if (lost := rollcall.long_lost(LOST_S)) and not (work / RESULT).exists():
             rollcall.refused = lost
             return 1
     return status
@@ -155,8 +163,10 @@ def end(process: subprocess.Popen[bytes], own: str, name: str, steps: set[str]) 
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SRUN_S)
     until = time.monotonic() + GONE_S
-    while (left := job.steps_left(own, name, steps)) and time.monotonic() < until:
-        job.ask("scancel", "--signal=KILL", *left)
+    while (left := job.steps_left(own, name, steps)) != [] and time.monotonic() < until:
+        # Slurm may be too busy to answer; then the steps that ranks named are tried all the same.
+        if told := sorted(steps) if left is None else left:
+            job.ask("scancel", "--signal=KILL", *told)
         time.sleep(POLL_S)
     if process.poll() is None:
         process.kill()

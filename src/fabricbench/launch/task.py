@@ -10,7 +10,8 @@ from pathlib import Path
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
-from fabricbench.launch.base import INHERITED, own_environment
+from fabricbench.launch.addresses import join, meeting_address
+from fabricbench.launch.base import inherited_choice, own_environment
 from fabricbench.launch.leaving import become_rank, leave_error
 from fabricbench.launch.rollcall import (
     BACKLOG,
@@ -18,8 +19,6 @@ from fabricbench.launch.rollcall import (
     Meeting,
     answer,
     end_with,
-    join,
-    meeting_address,
     read_meeting,
 )
 from fabricbench.launch.starters import launch_of
@@ -60,7 +59,7 @@ def set_environment(cell: Cell, environment: MutableMapping[str, str]) -> list[s
     foreign = sorted(
         name
         for name in environment
-        if name not in own and (name in cell.unset or (name.startswith(INHERITED) and not kept.match(name)))
+        if name not in own and (name in cell.unset or (inherited_choice(name) and not kept.match(name)))
     )
     changed = [name for name in sorted(own) if environment.get(name) not in (own[name], None)]
     for name in foreign:

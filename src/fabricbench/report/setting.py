@@ -56,9 +56,11 @@ def company(cells: pd.DataFrame) -> str:
     of = f"of {words.plural(len(real), 'cell')}"
     if not beside(real).any():
         known = real["others"].notna().all()
-        return f"None {of} ran at the same time as another" + (", or as jobs of others." if known else ".")
+        return f"None {of} ran at the same time as another" + (
+            ", or as jobs of others on the cluster." if known else "."
+        )
     said = [f"{together:,} {of} ran at the same time as another"] if together else []
-    said += [f"{others:,} {of} at the same time as jobs of others"] if others else []
+    said += [f"{others:,} {of} at the same time as jobs of others on the cluster"] if others else []
     return f"{_sentence(' and '.join(said))}; comparisons say which of their cells."
 
 

@@ -1,9 +1,9 @@
 """A testbed's configuration files as text: Slurm's own three, and the names of its nodes."""
 
-import re
 from pathlib import Path
 
 from fabricbench.fabrics.emulation import address
+from fabricbench.slurm_words import fields
 from fabricbench.testbed.spec import HUB, HUB_ADDRESS, Spec
 
 CLUSTER = "testbed"
@@ -99,4 +99,4 @@ def hosts(spec: Spec) -> str:
 def ended_jobs(text: str) -> list[dict[str, str]]:
     """The file of ended jobs: a dictionary of Slurm's fields (JobId, Name, JobState, …) per run of a job."""
     lines = [line.strip() for line in text.splitlines() if line.startswith("JobId=")]
-    return [dict(part.split("=", 1) for part in re.split(r" (?=[A-Z]\w*=)", line)) for line in lines]
+    return [fields(line) for line in lines]

@@ -44,6 +44,8 @@ class Region:
         self._reads = seat.local_rank == 0
         self._idle: counters.Counters | None = None
         self.seconds = 0.0
+        self.first_at: float | None = None
+        """When the first measured region began, UNIX time."""
         self.bytes: counters.Counters = {}
         self.congestion: dict[str, int] = {}
 
@@ -55,6 +57,8 @@ class Region:
             self._idle = self._watch_idle()
         before, crowded = self._read()
         self._ranks.barrier()  # no rank sends before every node has read its counters
+        if self.first_at is None:
+            self.first_at = time.time()
         began = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began

@@ -8,6 +8,9 @@ from typing import Any
 
 from fabricbench.cell import Cell
 
+RESULT = "result.json"
+"""What rank 0 leaves in the work folder."""
+
 
 @dataclass(frozen=True)
 class Seat:
@@ -36,4 +39,4 @@ def read_cell(work: Path) -> Cell:
 
 def write_result(work: Path, result: dict[str, object]) -> None:
     """Leave rank 0's result where the runner reads it."""
-    (work / "result.json").write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
+    (work / RESULT).write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
