@@ -212,8 +212,8 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
         record.provenance["job"] = job.job_provenance(os.environ)
     if modules := record.cell.site.get("modules"):
         record.provenance["modules"] = loaded_modules(os.environ)
-        if why := why_not_loaded(modules, os.environ):
-            raise LaunchError(why)
+        if unloaded := why_not_loaded(modules, os.environ):
+            raise LaunchError(unloaded)
     environment |= {RUNNER: str(os.getpid())} | wishes
     command = launcher.command(record.cell, work)
     try:
