@@ -245,14 +245,17 @@ def second_call(struck: Struck, process: "subprocess.Popen[str]") -> None:
     """With two nodes down and two drained: one cell is requeued, slurmctld and then Snakemake are killed."""
     running = sorted(struck.wait(lambda: met if len(met := struck.stop_met()) == 3 else None))
     waiting = struck.wait(lambda: struck.pending() if len(struck.pending()) == 2 else None)
-    struck.said("scontrol", "hold", struck.queue()[waiting[1]][0])  # so that it waits until the end
+    hold = ["scontrol", "hold", struck.queue()[waiting[1]][0]]  # so that it waits until the end
+    struck.said(*hold)
     struck.requeued = struck.strike("requeued", running[0])
     struck.said("scontrol", "requeue", struck.requeued)
     struck.strike("left running", running[1])
     struck.strike("left waiting", waiting[1])
-    time.sleep(2)
+    time.sleep(6)  # slurmctld saves its state every few seconds; a kill loses what came since
     struck.cluster.stop_controller(signal.SIGKILL)
     struck.cluster.start_controller()
+    struck.wait(lambda: struck.queue())
+    struck.said(*hold)
     struck.say("slurmctld killed and started")
     struck.go_on(running[2])
     struck.wait(lambda: named(struck.by_fault["requeued"]) in struck.campaign.records())
