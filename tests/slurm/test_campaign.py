@@ -30,7 +30,8 @@ MICRO = {
 }
 MAIN = {
     "campaign": "tiny",
-    "cluster": {"kind": "slurm", "nodes": 4, "gpus_per_node": 2},
+    # Named, since Slurm is free to take others: those of the cell before are still about to end.
+    "cluster": {"kind": "slurm", "nodes": 4, "gpus_per_node": 2, "nodelist": "n[0-3]"},
     "fabrics": FABRICS,
     "backends": {"mpi": {"engine": "mpi"}, "gloo": {"engine": "gloo"}},
     "repeats": 1,
