@@ -181,7 +181,7 @@ def test_only_invalidated_cells_become_jobs(
     assert calls(changed(MAIN, slurm=paid, concurrent_cells=2)) == set()
     assert "<p>renewed</p>" in calls.campaign.page.read_text()
 
-    other = changed(MAIN, concurrent_cells=2)
+    other = changed(MAIN, concurrent_cells=2, nodelist=None)
     other["fabrics"]["ethernet"]["rate"] = "200 Mbit/s"
     other["workloads"]["cfd"]["gpus"] = [2, 4]
     # Cells of eight seconds and more, on half of the nodes, so that what runs beside them fits on the others.
