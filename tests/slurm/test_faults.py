@@ -229,7 +229,7 @@ def first_call(struck: Struck) -> None:
     struck.strike("other node lost", running[2])
     struck.strike("drained", running[3])
     cluster.stop_controller()  # while cells run, and Snakemake asks for them
-    time.sleep(10)
+    struck.wait(lambda: "Slurm doesn't answer" in struck.told())
     cluster.start_controller()
     struck.say("slurmctld stopped and started")
     cluster.crash(struck.nodes["batch host lost"][0])

@@ -353,7 +353,9 @@ def _prepare(spec: Spec, folder: Path) -> None:
 
 def _start_keeper(folder: Path, detached: bool, remove: bool) -> "subprocess.Popen[bytes]":
     """The room, made, with its daemons. Raises LaunchError with what it says."""
-    argv = [sys.executable, "-m", "fabricbench.testbed.room", str(folder)]
+    # By the environment's own path: a link to it may lie in a /tmp that nodes don't share.
+    python = Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name
+    argv = [str(python), "-m", "fabricbench.testbed.room", str(folder)]
     argv += ["--detached"] * detached + ["--remove"] * remove
     source = str(Path(fabricbench.__file__).parents[1])
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
