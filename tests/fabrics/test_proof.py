@@ -114,6 +114,8 @@ def test_shared_memory_between_nodes_is_caught(run, monkeypatch):
     """Ranks on two nodes that talk through memory leave every interface still."""
 
     class OneMemory:
+        in_a_job = False
+
         def command(self, cell: Cell, work: Path) -> Command:
             return Command([sys.executable, str(Path(__file__).parents[1] / "one_memory.py"), str(work)])
 
