@@ -274,11 +274,7 @@ class _Parser:
         }
         matchers = []
         for index, value in enumerate(values):
-            matcher = {
-                key: tuple(_listed(wanted))
-                for key, wanted in value.items()
-                if wanted is not None
-            }
+            matcher = {key: tuple(_listed(wanted)) for key, wanted in value.items() if wanted is not None}
             for key, wanted in matcher.items():
                 for item in wanted:
                     if item not in known[key]:

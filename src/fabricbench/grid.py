@@ -189,9 +189,7 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
         repeats = range(1, workload.repeats + 1)
         for gpus in workload.gpus:
             placements = _placements(campaign.cluster, _placement(workload, gpus)[0])
-            for axes in product(
-                repeats, workload.backends, workload.fabrics, placements, workload.variants
-            ):
+            for axes in product(repeats, workload.backends, workload.fabrics, placements, workload.variants):
                 repeat, backend, fabric, placement, params = axes
                 point = _Point(repeat, workload.name, gpus, backend, fabric, placement, params)
                 if _left_in(campaign, point) and _left_in(workload, point):
