@@ -142,11 +142,21 @@ class Matcher:
     gpus: tuple[int, ...] | None = None
     repeat: tuple[int, ...] | None = None
     placement: tuple[str, ...] | None = None
+    params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Of those parameters that may be lists (variants.AXES); a workload without one of them never matches."""
 
     def matches(
-        self, *, workload: str, fabric: str, backend: str, gpus: int, repeat: int, placement: str
+        self,
+        *,
+        workload: str,
+        fabric: str,
+        backend: str,
+        gpus: int,
+        repeat: int,
+        placement: str,
+        params: Mapping[str, Any],
     ) -> bool:
-        """Whether every key that was given holds the point's value."""
+        """Whether every key that was given holds the point's value; `params`: one value each."""
         return (
             (self.workload is None or workload in self.workload)
             and (self.fabric is None or fabric in self.fabric)
@@ -154,6 +164,7 @@ class Matcher:
             and (self.gpus is None or gpus in self.gpus)
             and (self.repeat is None or repeat in self.repeat)
             and (self.placement is None or placement in self.placement)
+            and all(name in params and params[name] in wanted for name, wanted in self.params.items())
         )
 
 
@@ -164,7 +175,9 @@ class Workload:
     name: str
     kind: str
     params: Mapping[str, Any]
-    """What the kind defines, and nothing else."""
+    """What the kind defines, and nothing else; those of variants.AXES may be lists."""
+    variants: tuple[Mapping[str, Any], ...]
+    """The parameters of its cells: one value each, for every choice from those that are lists."""
     device: str
     fabrics: tuple[str, ...]
     backends: tuple[str, ...]
@@ -183,8 +196,9 @@ class Comparison:
     """Along one axis, every other value against the baseline."""
 
     by: str
-    """fabric, backend, library or placement."""
+    """fabric, backend, library, placement, or a parameter that is a list somewhere."""
     baseline: str
+    """Of a parameter, the value as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,4 +229,6 @@ class Campaign:
     def to_json(self) -> dict[str, Any]:
         """Plain data as JSON has it (lists, not tuples), keys sorted."""
         plain: dict[str, Any] = json.loads(canonical_json(asdict(self)))
+        for workload in plain["workloads"].values():
+            del workload["variants"]  # they follow from params, and stand in the cells
         return plain

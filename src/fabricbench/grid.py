@@ -20,6 +20,7 @@ from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
 from fabricbench.fabrics.selection import default_transport, environment, fill, why_unsupported
 from fabricbench.launch.nodes import pick
 from fabricbench.record import write_atomically
+from fabricbench.variants import axis_values
 from fabricbench.workloads.cfd.mesh import process_grid
 
 SCHEMA = 1
@@ -50,7 +51,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A point of the grid that can't be measured, whatever the repeat."""
+    """A point of the grid that can't be measured, whatever the repeat and the variant of the workload."""
 
     workload: str
     fabric: str
@@ -78,17 +79,20 @@ class _Point(NamedTuple):
     fabric: str
     placement: str
     """packed or spread; empty without Slurm."""
+    params: Mapping[str, Any]
+    """One variant of the workload's parameters."""
 
 
 def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_code_key) -> Grid:
     """The grid of a campaign: blocks (repeats) first, in each the fabrics and placements next to each other.
 
-    Which group of them comes first in a block, and which in a group, is drawn by the seed.
+    Which group of them comes first in a block, and which in a group, is drawn by the seed. Variants of a
+    workload that have backend and GPU count in common follow each other, in an order that is drawn too.
     `code_key` gives the key of (workload kind, launcher). Raises ConfigError when no cell can be measured.
     """
     cells = []
     unsupported: dict[Unsupported, None] = {}
-    for point in sorted(_points(campaign), key=partial(_place, campaign.seed)):
+    for point in sorted(_points(campaign), key=partial(_place, campaign)):
         if reason := _why_not(campaign, point):
             row = Unsupported(point.workload, point.fabric, point.backend, point.gpus, reason)
             unsupported[row] = None
@@ -185,9 +189,9 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
         repeats = range(1, workload.repeats + 1)
         for gpus in workload.gpus:
             placements = _placements(campaign.cluster, _placement(workload, gpus)[0])
-            for axes in product(repeats, workload.backends, workload.fabrics, placements):
-                repeat, backend, fabric, placement = axes
-                point = _Point(repeat, workload.name, gpus, backend, fabric, placement)
+            for axes in product(repeats, workload.backends, workload.fabrics, placements, workload.variants):
+                repeat, backend, fabric, placement, params = axes
+                point = _Point(repeat, workload.name, gpus, backend, fabric, placement, params)
                 if _left_in(campaign, point) and _left_in(workload, point):
                     yield point
 
@@ -201,11 +205,15 @@ def _placements(cluster: Cluster, nodes: int) -> tuple[str, ...]:
     return ("packed",) if same else cluster.placement
 
 
-def _place(seed: int, point: _Point) -> tuple[int, bytes, bytes]:
-    """Where a point stands in the order of running: a draw of its own, so that one more moves no other."""
-    group = f"{seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
+def _place(campaign: Campaign, point: _Point) -> tuple[int, bytes, bytes, bytes]:
+    """Where a point stands in the order of running: a draw of its own, so that one more moves no other.
+
+    A variant is drawn by all its values, those that are no lists too, so that a value more moves none either.
+    """
+    group = f"{campaign.seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
+    values = axis_values(campaign.workloads[point.workload].kind, point.params)
     spread = " spread" if point.placement == "spread" else ""
-    return point.repeat, _draw(group), _draw(f"{group} {point.fabric}{spread}")
+    return point.repeat, _draw(group), _draw(f"{group} {values}"), _draw(f"{group} {point.fabric}{spread}")
 
 
 def _draw(text: str) -> bytes:
@@ -259,7 +267,7 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
         return f"needs {nodes} nodes, cluster.nodelist leaves {left}"
     if workload.kind == "cfd":
         try:
-            process_grid(workload.params["cells"], point.gpus, workload.params["process_grid"])
+            process_grid(point.params["cells"], point.gpus, point.params["process_grid"])
         except LaunchError as error:
             return str(error)
     return None
@@ -273,7 +281,7 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
     return Cell(
         workload=workload.name,
         kind=workload.kind,
-        params=workload.params,
+        params=point.params,
         fabric=fabric,
         backend=backend,
         environment=variables,
