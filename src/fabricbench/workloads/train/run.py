@@ -15,7 +15,7 @@ from fabricbench.cell import Cell
 from fabricbench.fabrics.traffic import Formula, allreduce
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
-from fabricbench.workloads.train import layers, replay
+from fabricbench.workloads.train import layers, no_compiler, replay
 from fabricbench.workloads.train.ddp import distribute
 
 SEED = 20080857
@@ -23,16 +23,18 @@ SEED = 20080857
 
 def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
-    if cell.gpus > 1:
-        importlib.import_module("torch._dynamo")  # DDP asks it for its mode, and it brings sympy
-    if cell.device != "replay" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
-        importlib.import_module("torchvision.models")
+    if cell.device == "replay":
+        layers.layers_of(cell.params["model"], cell.params["image_size"])
+        no_compiler.do_without()
+    else:
+        importlib.import_module("torchvision.models")  # brings torch._dynamo, which DDP asks for its mode
 
 
 def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
     """Train for `warmup` + `steps` steps; samples are seconds per step as they passed here."""
     torch.manual_seed(SEED)
     train_one, model = (replay.prepare if cell.device == "replay" else prepare_real)(cell, ranks)
+    region.first_step()
     for _ in range(cell.params["warmup"]):
         train_one()
     steps = []
