@@ -23,7 +23,7 @@ _IN_A_JOB = (
     *("launch/starters.py", "launch/nodes.py"),
 )
 LAUNCHERS = {
-    "emulated": (*_FORKED, "launch/emulated.py", "fabrics/emulation.py"),
+    "emulated": (*_FORKED, "launch/emulated.py", "launch/building.py", "fabrics/emulation.py"),
     "host": (*_FORKED, "launch/host.py"),
     "slurm": _IN_A_JOB,
     "allocation": _IN_A_JOB,

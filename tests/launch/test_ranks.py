@@ -40,6 +40,6 @@ def test_ranks_are_not_forked_beside_running_threads(monkeypatch, tmp_path):
     monkeypatch.setattr(entry, "preload", lambda cell: threading.Thread(target=stop.wait).start())
     try:
         with pytest.raises(LaunchError, match="threads run before the ranks are forked"):
-            start_ranks(a_cell(), tmp_path, Seats(enter=[], store="", shaping=None))
+            start_ranks(a_cell(), tmp_path, lambda: Seats(enter=[], store="", shaping=None))
     finally:
         stop.set()

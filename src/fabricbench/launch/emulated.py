@@ -1,4 +1,4 @@
-"""Launcher for emulated clusters: namespaces first, then one import, then ranks forked into the nodes."""
+"""Launcher for emulated clusters: namespaces beside one import, then ranks forked into the nodes."""
 
 import os
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from fabricbench.cell import Cell
 from fabricbench.fabrics import emulation
 from fabricbench.launch.base import NEIGHBOURS, RUNNER, Command, python_module
+from fabricbench.launch.building import Building
 from fabricbench.launch.leaving import report_launch_error
 from fabricbench.launch.ranks import Seats, start_ranks
 from fabricbench.workloads.seat import read_cell
@@ -43,16 +44,18 @@ def main(work: Path) -> int:
     if init := emulation.fork_init():  # the PID namespace and all in it end with this child
         return os.waitstatus_to_exitcode(os.waitpid(init, 0)[1])
     emulation.mount_own_proc()
-    nodes, shaping = emulation.build(cell.nodes, links(cell, neighbours))
-    seats = Seats(
-        enter=[node.enter for node in nodes],
-        store=f"{nodes[0].management_address}:{STORE_PORT}",
-        shaping=shaping,
-        peers={
-            node.name: [emulation.address(rail, k) for rail, _ in enumerate(cell.fabric["interface"])]
-            for k, node in enumerate(nodes)
-        },
-    )
+    building = Building(cell, links(cell, neighbours))
+
+    def seats() -> Seats:
+        built = building.finished()
+        return Seats(
+            enter=[node.enter for node in built.nodes],
+            store=f"{built.nodes[0].management_address}:{STORE_PORT}",
+            shaping=built.shaping,
+            peers=built.peers,
+            seen=built.seen,
+        )
+
     os._exit(start_ranks(cell, work, seats))
 
 

@@ -30,9 +30,8 @@ def main(work: Path) -> int:
     # A bound socket handed on to rank 0: nobody can take the port between the choice and its use.
     listener = socket.create_server(("127.0.0.1", 0))
     store = f"127.0.0.1:{listener.getsockname()[1]}"
-    return start_ranks(
-        cell, work, Seats(enter=[_stay], store=store, shaping=None, listener=listener.fileno())
-    )
+    seats = Seats(enter=[_stay], store=store, shaping=None, listener=listener.fileno())
+    return start_ranks(cell, work, lambda: seats)
 
 
 def _stay() -> None:

@@ -21,6 +21,7 @@ from fabricbench.fabrics.emulation import die_with_parent
 from fabricbench.launch.leaving import become_rank, leave_error
 from fabricbench.launch.pmi import Aborted, PmiServer
 from fabricbench.workloads import entry
+from fabricbench.workloads.place import Seen
 from fabricbench.workloads.seat import Seat
 
 # How long after the first bad end others are waited for: a killed rank raises errors in its peers at once.
@@ -40,18 +41,25 @@ class Seats:
     """Descriptor of a socket already bound to the store's port, for rank 0."""
     peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Each node's addresses on the fabric under test, by rail, where they are known."""
+    seen: Sequence[Seen | None] = ()
+    """What the launcher has seen of each node; ranks on others look for themselves."""
 
 
-def start_ranks(cell: Cell, work: Path, seats: Seats) -> int:
-    """Import what the workload needs, fork all ranks of `cell`, and wait; 0 if every rank succeeded."""
+def start_ranks(cell: Cell, work: Path, find_seats: Callable[[], Seats]) -> int:
+    """Import what the workload needs, fork all ranks of `cell`, and wait; 0 if every rank succeeded.
+
+    `find_seats` is asked after the import, beside which nodes may be made.
+    """
     began = time.monotonic()
     entry.preload(cell)
     imported = time.monotonic()
+    seats = find_seats()
     if (threads := len(os.listdir("/proc/self/task"))) != 1:
         raise LaunchError(
             f"{threads} threads run before the ranks are forked: something computed at import time"
         )
-    phases = {"import": imported - began, "forked_at": time.time()}
+    waited = time.monotonic() - imported
+    phases = {"import": imported - began, "wait_for_nodes": waited, "forked_at": time.time()}
     server = PmiServer(cell.gpus, cell.nodes, cell.ranks_per_node)
     parent = os.getpid()
     ranks: dict[int, int] = {}
@@ -91,7 +99,8 @@ def _be_rank(
             peers=seats.peers,
             shaping=seats.shaping,
         )
-        entry.run_rank(cell, seat, work, phases)
+        seen = seats.seen[node] if seats.seen else None
+        entry.run_rank(cell, seat, work, phases, seen)
         status = 0
     except BaseException as error:
         leave_error(work, f"rank {rank}", error)

@@ -5,14 +5,15 @@ library's time-out.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics import doctor, evidence, node, selection
 from fabricbench.fabrics.counters import REFRESH_S
+from fabricbench.fabrics.findings import Finding
 from fabricbench.workloads.binding import bind
 from fabricbench.workloads.seat import Seat
 
@@ -29,6 +30,8 @@ class Seen:
 
     facts: dict[str, Any]
     rails: node.Rails
+    found: list[Finding] | None = None
+    """Problems and warnings, where the node has been examined already."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,26 @@ def look(cell: Cell) -> Seen:
     return Seen(facts, node.resolve(cell.fabric, facts))
 
 
+def examine(cell: Cell, seen: Seen, peers: Mapping[str, Sequence[str]]) -> Seen:
+    """The same with what the preflight finds: the fabric here, and whether `peers` are reached over it.
+
+    `peers`: addresses on the fabric by host name, in which this node's own may be.
+    """
+    others = {host: own for host, own in peers.items() if host != seen.facts["host"]}
+    return replace(seen, found=doctor.preflight(cell.fabric, seen.facts, others))
+
+
 def settle(cell: Cell, seat: Seat, seen: Seen) -> Place:
     """Set what only the node knows into this rank's environment, and bind.
 
-    The first rank of each node also checks the fabric and that the other nodes are reached over it.
+    The first rank of each node also checks the fabric and that the other nodes are reached over it, unless
+    that has been done.
     Raises LaunchError with one line per problem.
     """
     facts, rails = seen.facts, seen.rails
     warnings: list[str] = []
     if seat.local_rank == 0:
-        peers = {host: own for host, own in seat.peers.items() if host != facts["host"]}
-        found = doctor.preflight(cell.fabric, facts, peers)
+        found = seen.found if seen.found is not None else examine(cell, seen, seat.peers).found or []
         if problems := [each for each in found if each.level == "problem"]:
             raise LaunchError("; ".join(f"{each.text}: {each.mend}" for each in problems))
         warnings = [f"{each.check}: {each.text}" for each in found]

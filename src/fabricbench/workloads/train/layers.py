@@ -1,18 +1,22 @@
 """A model's layers with parameters, in forward order, and the multiply-adds of each.
 
-Computed from torchvision's own model on the meta device (no memory, no arithmetic) and kept in the
-user's cache, since importing torchvision costs more than a replayed cell's whole start.
+Computed from torchvision's own model on the meta device (no memory, no arithmetic), in a process of its
+own, and kept in the user's cache: importing torchvision, with the compiler that it brings along, takes
+longer than a replayed cell's whole start.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fabricbench.errors import LaunchError
 from fabricbench.record import write_atomically
 
 
@@ -24,14 +28,29 @@ class Layer:
     macs: int
 
 
+_known: dict[tuple[str, int], list[Layer]] = {}
+"""What this process, or the one that it was forked from, has found."""
+
+
 def layers_of(model: str, image_size: int) -> list[Layer]:
     """The layers of a torchvision model; from the cache where they are known."""
-    found = cached(model, image_size)
+    found = _known.get((model, image_size)) or cached(model, image_size)
     if found is None:
-        found = measure(model, image_size)
+        found = measure_apart(model, image_size)
         with contextlib.suppress(OSError):  # a read-only home costs time, not the cell
             write_atomically(_cache_file(model, image_size), json.dumps([asdict(layer) for layer in found]))
+    _known[model, image_size] = found
     return found
+
+
+def measure_apart(model: str, image_size: int) -> list[Layer]:
+    """`measure` in another process; raises LaunchError with its last words where that fails."""
+    command = [sys.executable, "-m", __name__, model, str(image_size)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise LaunchError(f"the layers of {model} at image_size {image_size} can't be told: {said[-1]}")
+    return [Layer(**layer) for layer in json.loads(done.stdout)]
 
 
 def cached(model: str, image_size: int) -> list[Layer] | None:
@@ -83,3 +102,7 @@ def measure(model: str, image_size: int) -> list[Layer]:
                 module.register_forward_hook(count)
         network(torch.empty(2, 3, image_size, image_size))
     return found
+
+
+if __name__ == "__main__":
+    print(json.dumps([asdict(layer) for layer in measure(sys.argv[1], int(sys.argv[2]))]))

@@ -17,7 +17,7 @@ from fabricbench.cell import Cell
 from fabricbench.workloads.progress import Progress
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
-from fabricbench.workloads.train import layers, pace, real, replay, traffic
+from fabricbench.workloads.train import layers, no_compiler, pace, real, replay, traffic
 from fabricbench.workloads.train.ddp import bucket_bytes, buffer_bytes, distribute
 from fabricbench.workloads.train.loop import Loop, Times
 from fabricbench.workloads.train.trainee import Trainee
@@ -28,10 +28,11 @@ UNMEASURED = 2
 
 def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
-    if cell.gpus > 1 or cell.params.get("compile"):
-        importlib.import_module("torch._dynamo")  # DDP asks it for its mode, and it brings sympy
-    if cell.device != "replay" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
-        importlib.import_module("torchvision.models")
+    if cell.device == "replay":
+        layers.layers_of(cell.params["model"], cell.params["image_size"])
+        no_compiler.do_without()
+    else:
+        importlib.import_module("torchvision.models")  # brings torch._dynamo, which DDP asks for its mode
 
 
 def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
@@ -52,6 +53,7 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     stretched = cell.scale["time"] if cell.device == "replay" else 1
     loop = Loop(cell, ranks, trainee, Progress(ranks.rank, images * stretched))
     extra = params["extra_steps"]
+    region.first_step()
     alone = alone_steps(loop, region, trainee, extra) if ranks.size > 1 else None
     model = distribute(trainee.model, cell, bucket_scale=cell.scale["bytes"])
     called = trainee.callable(model)

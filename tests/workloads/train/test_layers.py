@@ -28,9 +28,11 @@ def test_layers_add_up_to_the_published_model(model, image_size, parameters, gma
 def test_layers_are_found_again_in_the_cache(monkeypatch, tmp_path):
     """The second time torchvision isn't asked; a damaged cache is made anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(layers, "_known", {})
     assert layers.cached("resnet18", 64) is None
     found = layers.layers_of("resnet18", 64)
-    monkeypatch.setattr(layers, "measure", None)
+    monkeypatch.setattr(layers, "measure_apart", None)
+    layers._known.clear()
     assert layers.layers_of("resnet18", 64) == found
     next(tmp_path.rglob("*.json")).write_text("[{")
     assert layers.cached("resnet18", 64) is None
@@ -79,7 +81,7 @@ def test_auxiliary_heads_take_part_in_the_loss(name):
     """Every parameter of the network as trained gets a gradient."""
     import torch
 
-    from fabricbench.workloads.train.real import build_model, loss_of
+    from fabricbench.workloads.train.run import build_model, loss_of
 
     torch.manual_seed(1)
     model = build_model(name)
