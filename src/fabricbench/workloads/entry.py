@@ -10,6 +10,7 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
+from fabricbench.mpi_library import is_mpi
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
 from fabricbench.workloads.place import Seen, look, settle
 from fabricbench.workloads.ranks import Ranks, meet
@@ -29,7 +30,7 @@ def workload(kind: str) -> ModuleType:
 
 def preload(cell: Cell) -> None:
     """Import before the fork whatever the ranks will need, once instead of once per rank."""
-    if cell.backend["engine"] != "mpi":
+    if not is_mpi(cell.backend["engine"]):
         importlib.import_module("torch.distributed")
     workload(cell.kind).preload(cell)
 
