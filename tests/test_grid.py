@@ -193,7 +193,6 @@ def test_nothing_left_is_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        ("workloads.vgg16.backends", ["mpi"], "train runs on gloo or nccl"),
         ("workloads.new", {"kind": "cfd", "backends": ["gloo"]}, "cfd runs on mpi"),
         ("workloads.messages.gpus", [1], "a message needs two ranks"),
         ("workloads.vgg16.gpus", [3], "3 ranks don't fill nodes of 2"),
@@ -208,6 +207,24 @@ def test_unsupported_has_its_reason(path: str, value: Any, reason: str) -> None:
     rows = [row for row in grid(changed(path, value)).unsupported if row.reason.startswith(reason)]
     assert rows
     assert len(rows) == len({(row.workload, row.fabric, row.backend, row.gpus) for row in rows})
+
+
+def test_the_solver_has_no_use_for_a_ring() -> None:
+    """Its messages are halos, and its reduction is one number: only the all-reduce makes the engine ring."""
+    config = changed("backends.mpi.engine", "ring")
+    config["workloads"]["flow"] = {"kind": "cfd", "backends": ["mpi"]}
+    (reason,) = {row.reason for row in grid(config).unsupported if row.workload == "flow"}
+    assert reason == "cfd runs on mpi: it sends halos, and reduces one number, so a ring would be no other engine"
+
+
+def test_training_runs_on_every_engine() -> None:
+    """Over MPI with the resolved transport, and on a core more, for the thread that calls MPI."""
+    config = changed("workloads.vgg16.backends", ["gloo", "mpi", "ring"])
+    config["backends"]["ring"] = {"engine": "ring"}
+    cells = {c.cell.backend["engine"]: c.cell for c in grid(config).cells if c.cell.workload == "vgg16"}
+    assert sorted(cells) == ["gloo", "mpi", "ring"]
+    for engine in ("mpi", "ring"):
+        assert (cells[engine].backend["transport"], cells[engine].cpus_per_rank) == ("ofi", 2)
 
 
 def test_nccl_needs_cuda() -> None:

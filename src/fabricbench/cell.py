@@ -70,7 +70,7 @@ class Cell:
     def cpus_per_rank(self) -> int:
         """Cores that Slurm gives to each rank: the config's, or those of its threads and its engine's."""
         given = self.site.get("cpus_per_rank")
-        return int(given or cores_per_rank(self.threads_per_rank, self.backend["engine"]))
+        return int(given or cores_per_rank(self.threads_per_rank, self.backend["engine"], self.kind))
 
     @property
     def slug(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from fabricbench.campaign import Backend, Cluster, Fabric
 from fabricbench.config_schema import did_you_mean, shown
 from fabricbench.fabrics.selection import LIBRARIES, PROVIDERS
-from fabricbench.mpi_library import SRUN_MPI
+from fabricbench.mpi_library import MPI_ENGINES, SRUN_MPI, is_mpi
 from fabricbench.units import parse_delay, parse_rate, parse_share
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _OPTIONS = {
     "gloo": (),
-    "mpi": ("library", "transport", "buffers", "launch", "gpudirect"),
+    **dict.fromkeys(MPI_ENGINES, ("library", "transport", "buffers", "launch", "gpudirect")),
     "nccl": ("gpudirect", "algorithm", "protocol", "channels"),
 }
 _ALL_OPTIONS = tuple(dict.fromkeys(option for options in _OPTIONS.values() for option in options))
@@ -111,7 +111,7 @@ def parse_backend(name: str, value: Mapping[str, Any], cluster: Cluster, mistake
             has = ", ".join(_OPTIONS[engine]) or "none"
             text = f"{shown(value[option])}: engine {engine} has no such option; it has: {has}"
             mistake(f"{path}.{option}", f"{text}; remove it")
-    if engine == "mpi":
+    if is_mpi(engine):
         options = {"library": "mpich", "buffers": "host"} | options
         if cluster.by_slurm:
             options = {"launch": SRUN_MPI[options["library"]]} | options

@@ -19,6 +19,7 @@ from fabricbench.cores import cores_per_rank
 from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
 from fabricbench.fabrics.selection import default_transport, environment, fill, why_unsupported
 from fabricbench.launch.nodes import pick
+from fabricbench.mpi_library import is_mpi
 from fabricbench.record import write_atomically
 from fabricbench.variants import axis_values
 from fabricbench.workloads.cfd.mesh import process_grid
@@ -27,8 +28,13 @@ SCHEMA = 1
 
 _MOST_REASONS = 3
 
-ENGINES = {"train": ("gloo", "nccl"), "cfd": ("mpi",), "micro": ("gloo", "mpi", "nccl")}
+ENGINES = {
+    "train": ("gloo", "nccl", "mpi", "ring"),
+    "cfd": ("mpi",),
+    "micro": ("gloo", "mpi", "nccl", "ring"),
+}
 """The engines that each kind of workload runs on."""
+_WHY_NOT = {("cfd", "ring"): ": it sends halos, and reduces one number, so a ring would be no other engine"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backen
     """Why a workload can't run on a fabric and backend, at whatever GPU count; None when it can."""
     engines = ENGINES[workload.kind]
     if campaign.backends[backend].engine not in engines:
-        return f"{workload.kind} runs on {' or '.join(engines)}"
+        why = _WHY_NOT.get((workload.kind, campaign.backends[backend].engine), "")
+        return f"{workload.kind} runs on {' or '.join(engines)}{why}"
     return why_unsupported(*pair(campaign, fabric, backend), workload.device)
 
 
@@ -303,7 +310,7 @@ def _site(cluster: Cluster, workload: Workload, engine: str, placement: str) -> 
     """What may choose other machines or another stack under Slurm; not who pays, nor how long it may take."""
     if not cluster.by_slurm:
         return {}
-    cpus = cluster.cpus_per_rank or cores_per_rank(workload.threads_per_rank, engine)
+    cpus = cluster.cpus_per_rank or cores_per_rank(workload.threads_per_rank, engine, workload.kind)
     site: dict[str, Any] = {"placement": placement, "cpus_per_rank": cpus}
     given: dict[str, Any] = {"modules": list(cluster.modules), "container": cluster.container}
     if cluster.kind == "slurm":
@@ -317,7 +324,7 @@ def _site(cluster: Cluster, workload: Workload, engine: str, placement: str) -> 
 def _backend(backend: Backend, kind: str) -> dict[str, Any]:
     """A backend as a cell has it: MPI's transport, if none was chosen, is the fabric's."""
     resolved = {"name": backend.name, "engine": backend.engine, **backend.options}
-    if backend.engine == "mpi":
+    if is_mpi(backend.engine):
         resolved.setdefault("transport", default_transport(kind, resolved["library"]))
     return resolved
 

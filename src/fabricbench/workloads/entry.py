@@ -11,6 +11,7 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
+from fabricbench.mpi_library import is_mpi
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
 from fabricbench.workloads.place import Seen, look, settle
 from fabricbench.workloads.ranks import Ranks, meet
@@ -37,7 +38,7 @@ def preload(cell: Cell) -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        if cell.backend["engine"] != "mpi":
+        if cell.kind == "train" or not is_mpi(cell.backend["engine"]):
             importlib.import_module("torch.distributed")
         workload(cell.kind).preload(cell)
     finally:

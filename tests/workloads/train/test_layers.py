@@ -81,7 +81,7 @@ def test_auxiliary_heads_take_part_in_the_loss(name):
     """Every parameter of the network as trained gets a gradient."""
     import torch
 
-    from fabricbench.workloads.train.run import build_model, loss_of
+    from fabricbench.workloads.train.real import build_model, loss_of
 
     torch.manual_seed(1)
     model = build_model(name)
