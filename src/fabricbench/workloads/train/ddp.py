@@ -6,10 +6,10 @@ from fabricbench.cell import Cell
 
 
 def distribute(model: nn.Module, cell: Cell, bucket_scale: float = 1.0) -> nn.Module:
-    """Wrap in DDP, with its usual small first bucket, both caps divided by `bucket_scale`; alone, don't."""
+    """Wrap in DDP, the caps of its first and other buckets divided by `bucket_scale`; alone, don't."""
     if cell.gpus == 1:
         return model
-    caps = [1 / bucket_scale, cell.params["bucket_mb"] / bucket_scale]
+    caps = [cell.params.get(name, 1) / bucket_scale for name in ("first_bucket_mb", "bucket_mb")]
     return nn.parallel.DistributedDataParallel(
         model,
         device_ids=[next(model.parameters()).device.index] if cell.device == "cuda" else None,

@@ -77,6 +77,22 @@ class ReplayedModel(nn.Module):
         total = sum(layer.macs for layer in layers)
         self.times = [layer.macs / total * step_s for layer in layers]
 
+    def ready_s(self, buckets: Sequence[int]) -> list[float]:
+        """When in a step each of DDP's buckets (bytes, in the order of reduction) has its last gradient.
+
+        In seconds of compute from the step's start; the backward pass fills buckets, last layer first.
+        """
+        moments, at, filled = [], FORWARD_SHARE * sum(self.times), 0
+        layers = zip(reversed(self.weights), reversed(self.times), strict=True)
+        for size in buckets:
+            while filled < size and (layer := next(layers, None)) is not None:
+                weight, seconds = layer
+                filled += weight.numel() * weight.element_size()
+                at += (1 - FORWARD_SHARE) * seconds
+            moments.append(at)
+            filled -= size
+        return moments
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """All layers one after another."""
         for weight, seconds in zip(self.weights, self.times, strict=True):
@@ -97,9 +113,12 @@ def prepare(cell: Cell, ranks: Ranks) -> tuple[Callable[[], None], nn.Module]:
     replayed = ReplayedModel(ranks.share(found), step_seconds(cell), cell.scale["bytes"])
     model = distribute(replayed, cell, bucket_scale=cell.scale["bytes"])
     image = torch.ones(1, requires_grad=True)
+    fixed_s = cell.params.get("fixed_cost", 0.0) * cell.scale["time"] * (cell.gpus > 1)
 
     def train_one() -> None:
         replayed.device.start()
         model(image).sum().backward()
+        if fixed_s:
+            time.sleep(fixed_s)
 
     return train_one, model

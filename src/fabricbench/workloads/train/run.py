@@ -67,18 +67,21 @@ def traffic(cell: Cell, known: dict[str, Any]) -> Formula:
 def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
     """Images per step over all ranks, and what is reduced per step (bytes as sent, so after scaling)."""
     own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-    buckets = 0
+    buckets: list[int] = []
     if isinstance(model, nn.parallel.DistributedDataParallel):
         logged = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
-        buckets = len([size for size in str(logged.get("rebuilt_bucket_sizes", "")).split(",") if size])
+        sizes = str(logged.get("rebuilt_bucket_sizes", "")).split(",")
+        buckets = [int(size) for size in sizes if size.strip()]
     counted = {
         "images_per_step": cell.gpus * cell.params["batch"],
         "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
-        "buckets": buckets,
+        "buckets": len(buckets),
+        "bucket_bytes": buckets,
         "ddp": own is not model,
     }
     if isinstance(own, replay.ReplayedModel):
         counted["compute_s"] = sum(own.times)
+        counted["bucket_ready_s"] = own.ready_s(buckets)
     return counted
 
 
