@@ -105,7 +105,7 @@ def test_cell_is_fully_resolved() -> None:
     assert cell.fabric == {
         "name": "omnipath", "kind": "emulated", "interface": ["opa0"], "subnet": None, "adapter": [],
         "port": 1, "provider": None, "ports_per_node": 1, "rate_bit_s": 100_000_000_000,
-        "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
+        "effective_bit_s": None, "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
     }  # fmt: skip
     assert cell.backend == {
         "name": "mpi", "engine": "mpi", "library": "mpich", "transport": "ofi", "buffers": "host",

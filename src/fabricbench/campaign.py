@@ -100,8 +100,10 @@ class Fabric:
     """Exactly so many of the names must exist on every node."""
     rate_bit_s: int | None
     """Line rate of one port of the real network; None when it isn't given."""
+    effective_bit_s: int | None
+    """What the transport reached of it, where links are shaped to that; None for the line rate."""
     link_bit_s: int | None
-    """Rate of one port as shaped here: rate_bit_s divided by both scales."""
+    """Rate of one port as shaped here: what is reached of rate_bit_s, divided by both scales."""
     delay_s: float
     """One-way delay of the real network (not scaled)."""
     jitter_s: float
@@ -202,6 +204,39 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedRate:
+    """One rate of a reference that a cell of the grid stands for."""
+
+    model: str
+    fabric: str
+    """The config's name of it."""
+    batch: int
+    """Images per GPU."""
+    gpus: int
+    images_per_s: float
+    """Of all GPUs together."""
+    one_gpu_images_per_s: float
+    """What the same reference has for one GPU without a network."""
+    fits: str | None
+    """effective or fixed_cost: the value that was chosen by this rate; None for a prediction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A reference, and its rates that the campaign repeats."""
+
+    reference: str
+    title: str
+    url: str
+    device: str
+    unresolved: float
+    """A share: differences in the reference that are smaller mean nothing."""
+    engine: str
+    """The reference's, whichever the cells run on."""
+    rates: tuple[PublishedRate, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Campaign:
     """The whole configuration. Everything by name is sorted, so that the order of keys is no difference."""
 
@@ -222,6 +257,7 @@ class Campaign:
     pair_within_s: float
     allow_version_differences: bool
     accept_failures: bool
+    published: Published | None
     environment: Mapping[str, str | None]
     only: tuple[Matcher, ...]
     leave_out: tuple[Matcher, ...]

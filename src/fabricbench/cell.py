@@ -31,8 +31,9 @@ class Cell:
     """The workload's parameters with every default filled in."""
     fabric: Json
     """Resolved definition: name, kind, interface and adapter (lists of the names that they may have),
-    subnet, port, provider, ports_per_node, rate_bit_s (of one port of the real fabric), link_bit_s (as
-    shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
+    subnet, port, provider, ports_per_node, rate_bit_s (of one port of the real fabric),
+    effective_bit_s (what its transport reached of that; null for all of it), link_bit_s (as shaped here:
+    that divided by both scales), delay_s and jitter_s (as shaped here: the real ones
     multiplied by the time scale), loss (a share)."""
     backend: Json
     """name and engine (gloo, mpi, …), and those options that apply: library, transport, buffers, launch (how

@@ -27,6 +27,7 @@ from fabricbench.config_network import (
     parse_fabric,
     quantity,
 )
+from fabricbench.config_published import parse_published
 from fabricbench.config_schema import did_you_mean, properties, schema, schema_mistakes, shown, with_defaults
 from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
@@ -128,6 +129,7 @@ class _Parser:
             pair_within_s=self._quantity(_positive_duration, "pair_within", config["pair_within"], 3600.0),
             allow_version_differences=config["allow_version_differences"],
             accept_failures=config["accept_failures"],
+            published=parse_published(config["published"], cluster, fabrics, workloads, self._mistake),
             environment=environment(config["environment"]),
             only=self._matchers("only", config["only"], workloads.values(), cluster),
             leave_out=self._matchers("except", config["except"], workloads.values(), cluster),

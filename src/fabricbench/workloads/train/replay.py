@@ -77,6 +77,22 @@ class ReplayedModel(nn.Module):
         total = sum(layer.macs for layer in layers)
         self.times = [layer.macs / total * step_s for layer in layers]
 
+    def ready_s(self, buckets: Sequence[int]) -> list[float]:
+        """When in a step each of DDP's buckets (bytes, in the order of reduction) has its last gradient.
+
+        In seconds of compute from the step's start; the backward pass fills buckets, last layer first.
+        """
+        moments, at, filled = [], FORWARD_SHARE * sum(self.times), 0
+        layers = zip(reversed(self.weights), reversed(self.times), strict=True)
+        for size in buckets:
+            while filled < size and (layer := next(layers, None)) is not None:
+                weight, seconds = layer
+                filled += weight.numel() * weight.element_size()
+                at += (1 - FORWARD_SHARE) * seconds
+            moments.append(at)
+            filled -= size
+        return moments
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """All layers one after another."""
         for weight, seconds in zip(self.weights, self.times, strict=True):
