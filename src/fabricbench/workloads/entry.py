@@ -12,6 +12,7 @@ from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
+from fabricbench.workloads.lean import lean_torch
 from fabricbench.workloads.place import Seen, look, settle
 from fabricbench.workloads.ranks import Ranks, meet
 from fabricbench.workloads.region import Region
@@ -36,9 +37,13 @@ def preload(cell: Cell) -> None:
     """
     collects = gc.isenabled()
     gc.disable()
+    if cell.device == "replay":
+        lean_torch()
     try:
         if cell.backend["engine"] != "mpi":
-            importlib.import_module("torch.distributed")
+            distributed = importlib.import_module("torch.distributed.distributed_c10d")
+            # Looks for this engine in all installed packages, which would take every rank 25 ms.
+            distributed.BackendConfig(distributed.Backend(cell.backend["engine"]))
         workload(cell.kind).preload(cell)
     finally:
         gc.freeze()

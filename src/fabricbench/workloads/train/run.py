@@ -15,7 +15,7 @@ from fabricbench.cell import Cell
 from fabricbench.fabrics.traffic import Formula, allreduce
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
-from fabricbench.workloads.train import layers, no_compiler, replay
+from fabricbench.workloads.train import layers, replay
 from fabricbench.workloads.train.ddp import distribute
 
 SEED = 20080857
@@ -25,7 +25,6 @@ def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
     if cell.device == "replay":
         layers.layers_of(cell.params["model"], cell.params["image_size"])
-        no_compiler.do_without()
     else:
         importlib.import_module("torchvision.models")  # brings torch._dynamo, which DDP asks for its mode
 
