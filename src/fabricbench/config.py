@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fabricbench import config_train
 from fabricbench.campaign import (
     Backend,
     Campaign,
@@ -30,10 +31,8 @@ from fabricbench.config_schema import did_you_mean, properties, schema, schema_m
 from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
-from fabricbench.torchvision_models import classifiers
 from fabricbench.units import parse_duration, parse_share, parse_sizes
 
-_IMAGE_SIZE = {"inception_v3": 299}
 _RESERVED_CAMPAIGNS = ("templates", "references")
 _RESERVED_WORKLOADS = ("tables", "partial", "logs", "grid.json")
 """Names of the project's own: below reports/, and below results/<campaign>/."""
@@ -179,7 +178,7 @@ class _Parser:
         workload = Workload(
             name=name,
             kind=value["kind"],
-            params=self._params(name, value),
+            params=self._params(name, value, cluster),
             device=value["device"],
             fabrics=self._names(f"{path}.fabrics", value["fabrics"], config["fabrics"]),
             backends=self._names(f"{path}.backends", value["backends"], config["backends"]),
@@ -196,21 +195,16 @@ class _Parser:
         leave_out = self._matchers(f"{path}.except", value["except"], [workload], cluster)
         return Workload(**{**vars(workload), "only": only, "leave_out": leave_out})
 
-    def _params(self, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _params(self, name: str, value: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
         """The parameters that the workload's kind defines; what can't change the measurement is left out."""
         kind, path = value["kind"], f"workloads.{name}"
         keys = properties(schema()["$defs"][kind], value)
         params = {key: value[key] for key in sorted(keys) if key != "device"}
         if kind == "train":
-            models = classifiers()
-            model = params["model"]
-            if models and model not in models:
-                hint = did_you_mean(model, sorted(models))
-                self._mistake(f"{path}.model", f"{shown(model)} is not a classifier of torchvision; {hint}")
-            if value["device"] != "replay":
-                del params["profile"]
-            elif params["profile"] is None:
-                self._mistake(f"{path}.profile", "null: device replay needs {images_per_s, batch, source}")
+            given = self._given["workloads"][name]
+            if "image_size" not in given and (text := config_train.unlike_sizes(params["model"])):
+                self._mistake(f"{path}.image_size", text)
+            params = self._train_params(path, params, value["device"], cluster)
         if kind == "micro":
             step = params.pop("step")
             given = params["sizes"]
@@ -221,6 +215,18 @@ class _Parser:
             if prod(grid) not in wanted:
                 self._mistake(f"{path}.process_grid", f"{grid} is for {prod(grid)} ranks, gpus is {wanted}")
         return params
+
+    def _train_params(
+        self, path: str, params: dict[str, Any], device: str, cluster: Cluster
+    ) -> dict[str, Any]:
+        """Training's parameters: units as numbers, without what the device doesn't use."""
+        for key, text in config_train.mistakes(params, device, cluster.kind):
+            self._mistake(f"{path}.{key}", text)
+        budget, width, fixed = params["budget"], params["width"], params["fixed_cost"]
+        params["budget"] = self._quantity(_positive_duration, f"{path}.budget", budget, 30.0)
+        params["width"] = self._quantity(parse_share, f"{path}.width", width, 0.02)
+        params["fixed_cost"] = self._quantity(parse_duration, f"{path}.fixed_cost", fixed, 0.0)
+        return config_train.used(params, device)
 
     def _names(self, path: str, names: Sequence[str] | None, known: Mapping[str, Any]) -> tuple[str, ...]:
         """Names that exist, sorted; all known ones for None."""
@@ -265,9 +271,7 @@ class _Parser:
 def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with the image size that some models need, where none is given."""
     workloads = {
-        name: {"image_size": _IMAGE_SIZE[value["model"]]} | value
-        if value.get("model") in _IMAGE_SIZE
-        else value
+        name: config_train.image_size(value.get("model")) | value
         for name, value in given["workloads"].items()
     }
     return {**given, "workloads": workloads}

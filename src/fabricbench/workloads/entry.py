@@ -89,7 +89,7 @@ def run_rank(
                         "ranks_up": ranks_up - phases["forked_at"],
                         "measured": region.seconds,
                     },
-                    "moments": {"ranks_up": ranks_up, "first_step": region.first_at},
+                    "moments": {"ranks_up": ranks_up} | region.moments,
                 },
             )
 
