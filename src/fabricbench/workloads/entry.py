@@ -13,6 +13,7 @@ from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
 from fabricbench.mpi_library import is_mpi
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
+from fabricbench.workloads.lean import lean_torch
 from fabricbench.workloads.place import Seen, look, settle
 from fabricbench.workloads.ranks import Ranks, meet
 from fabricbench.workloads.region import Region
@@ -37,9 +38,14 @@ def preload(cell: Cell) -> None:
     """
     collects = gc.isenabled()
     gc.disable()
+    if cell.device == "replay":
+        lean_torch()
     try:
         if cell.kind == "train" or not is_mpi(cell.backend["engine"]):
-            importlib.import_module("torch.distributed")
+            distributed = importlib.import_module("torch.distributed.distributed_c10d")
+            if not is_mpi(cell.backend["engine"]):
+                # Looks for this engine in all installed packages, which would take every rank 25 ms.
+                distributed.BackendConfig(distributed.Backend(cell.backend["engine"]))
         workload(cell.kind).preload(cell)
     finally:
         gc.freeze()
@@ -85,7 +91,7 @@ def run_rank(
                         "ranks_up": ranks_up - phases["forked_at"],
                         "measured": region.seconds,
                     },
-                    "moments": {"ranks_up": ranks_up, "first_step": region.first_at},
+                    "moments": {"ranks_up": ranks_up} | region.moments,
                 },
             )
 

@@ -44,15 +44,14 @@ class Region:
         self._reads = seat.local_rank == 0
         self._idle: counters.Counters | None = None
         self.seconds = 0.0
-        self.first_at: float | None = None
-        """When the first step began, UNIX time: that of the warm-up, where the workload tells."""
+        self.moments: dict[str, float] = {}
+        """What happened when, UNIX time; first_step is when the first step began, of whatever kind."""
         self.bytes: counters.Counters = {}
         self.congestion: dict[str, int] = {}
 
-    def first_step(self) -> None:
-        """To be called before the first step of the warm-up: what came before is the start-up."""
-        if self.first_at is None:
-            self.first_at = time.time()
+    def mark(self, name: str) -> None:
+        """It is now that `name` happens for the first time."""
+        self.moments.setdefault(name, time.time())
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -62,7 +61,7 @@ class Region:
             self._idle = self._watch_idle()
         before, crowded = self._read()
         self._ranks.barrier()  # no rank sends before every node has read its counters
-        self.first_step()
+        self.mark("first_step")
         began = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began

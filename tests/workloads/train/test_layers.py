@@ -1,7 +1,6 @@
-"""Training's parts: layers by multiply-adds, waits to deadlines, auxiliary heads."""
+"""A model's layers: all its parameters and multiply-adds, in the order of gradients."""
 
 import pytest
-from cells import PROFILE, TRAIN, a_cell
 
 from fabricbench.workloads.train import layers
 
@@ -16,6 +15,9 @@ pytestmark = pytest.mark.slow  # torch takes seconds to import
         ("resnet50", 224, 25_557_032, 4.09),
         ("inception_v3", 299, 23_834_568, 5.71),
         ("vgg16", 224, 138_357_544, 15.47),
+        ("regnet_y_400mf", 224, 4_344_144, 0.40),
+        ("vit_b_16", 224, 86_567_656, 17.56),
+        ("swin_t", 224, 28_288_354, 4.49),
     ],
 )
 def test_layers_add_up_to_the_published_model(model, image_size, parameters, gmacs):
@@ -23,6 +25,32 @@ def test_layers_add_up_to_the_published_model(model, image_size, parameters, gma
     found = layers.measure(model, image_size)
     assert sum(layer.parameters for layer in found) == parameters
     assert sum(layer.macs for layer in found) / 1e9 == pytest.approx(gmacs, abs=0.015)
+
+
+@pytest.mark.parametrize("model", ["resnet18", "googlenet", "inception_v3", "squeezenet1_0"])
+def test_gradients_become_ready_in_reverse_order_of_the_layers(model):
+    """Branches too: autograd goes back through what the forward pass did, the last first."""
+    import torch
+    from torchvision.models import get_model
+
+    network = get_model(model, weights=None, **layers.without_heads(model)).eval()
+    place, ready = {}, []
+    with layers.Seen(network, lambda: float(len(place))) as seen:
+        for module in network.modules():
+            module.register_forward_hook(lambda module, *_: remember(module))
+
+        def remember(module):
+            for parameter in module.parameters(recurse=False):
+                place.setdefault(parameter, len(place))
+
+        output = network(torch.zeros(1, 3, 96, 96))
+    for parameter in network.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda parameter: ready.append(place[parameter]))
+    output.sum().backward()
+    assert len(ready) == len(place) >= len(seen.layers)
+    # Within a layer (a convolution and its normalisation, a weight and its bias) the order may differ.
+    assert all(later - earlier < 4 for earlier, later in zip(ready, ready[1:], strict=False))
+    assert ready[0] > ready[-1]
 
 
 def test_layers_are_found_again_in_the_cache(monkeypatch, tmp_path):
@@ -38,54 +66,8 @@ def test_layers_are_found_again_in_the_cache(monkeypatch, tmp_path):
     assert layers.cached("resnet18", 64) is None
 
 
-def test_waits_run_to_absolute_deadlines(monkeypatch):
-    """A late wake-up shortens the next wait: if each sleep is 0.3 s too long, ten of 1 s take 10.3 s."""
-    from fabricbench.workloads.train import replay
-
-    class Clock:
-        now = 100.0
-
-        @classmethod
-        def perf_counter(cls):
-            return cls.now
-
-        @classmethod
-        def sleep(cls, seconds):
-            cls.now += seconds + 0.3
-
-    monkeypatch.setattr(replay, "time", Clock)
-    device = replay.Device()
-    device.start()
-    for _ in range(10):
-        device.busy(1.0)
-    assert pytest.approx(110.3) == Clock.now
-    assert device.late_s == pytest.approx(0.0)
-    Clock.now += 5.0
-    device.busy(1.0)
-    assert device.late_s == pytest.approx(4.3)
-
-
-def test_a_replayed_step_takes_the_profile_s_time_spread_over_the_layers():
-    """The waits of all layers add up to batch / rate × D, by multiply-adds."""
-    from fabricbench.workloads.train.replay import ReplayedModel, step_seconds
-
-    cell = a_cell("train", "gloo", params=TRAIN | {"profile": PROFILE}, scale={"bytes": 8, "time": 3})
-    assert step_seconds(cell) == pytest.approx(2 / 6400 * 3)
-    model = ReplayedModel([layers.Layer(800, 30), layers.Layer(80, 10)], 1.0, byte_scale=8)
-    assert model.times == [0.75, 0.25]
-    assert [weight.numel() for weight in model.weights] == [100, 10]
-
-
-@pytest.mark.parametrize("name", ["resnet18", "inception_v3", "googlenet"])
-def test_auxiliary_heads_take_part_in_the_loss(name):
-    """Every parameter of the network as trained gets a gradient."""
-    import torch
-
-    from fabricbench.workloads.train.real import build_model, loss_of
-
-    torch.manual_seed(1)
-    model = build_model(name)
-    size = 299 if name == "inception_v3" else 64
-    images = torch.randn(2, 3, size, size)
-    loss_of(model(images), torch.tensor([1, 2])).backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
+def test_what_stops_the_measurement_is_one_line(monkeypatch, tmp_path):
+    """A size that a model can't take is told with the model's name, not as a traceback."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(layers.LaunchError, match=r"^the layers of alexnet at image_size 8 can't be told: .*"):
+        layers.measure_apart("alexnet", 8)

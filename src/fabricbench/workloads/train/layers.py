@@ -11,10 +11,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fabricbench.errors import LaunchError
 from fabricbench.record import write_atomically
@@ -69,39 +70,74 @@ def _cache_file(model: str, image_size: int) -> Path:
 
 
 def measure(model: str, image_size: int) -> list[Layer]:
-    """Run one forward pass on the meta device and count.
+    """Run one forward pass on the meta device and count, without auxiliary heads.
 
-    Convolutions and linear layers count; what follows them with parameters of its own (a normalisation)
-    adds its parameters to the layer before, in whose time it is. Auxiliary heads, which only training
-    uses, are left out: the published rates this feeds are of the main network.
+    Those are used in training only, and the published rates that this feeds are of the main network.
     """
     import torch
-    from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
     from torchvision.models import get_model
 
-    arguments = {"aux_logits": False, "init_weights": False} if model in ("inception_v3", "googlenet") else {}
-    found: list[Layer] = []
-
-    def count(module: nn.Module, _: Any, output: torch.Tensor) -> None:
-        parameters = sum(p.numel() for p in module.parameters(recurse=False))
-        if isinstance(module, nn.Conv2d):
-            macs = output[0].numel() * module.weight[0].numel()
-        elif isinstance(module, nn.Linear):
-            macs = output[0].numel() * module.in_features
-        else:
-            macs = 0
-        if parameters and macs == 0 and found:
-            found[-1] = Layer(found[-1].parameters + parameters, found[-1].macs)
-        elif parameters:
-            found.append(Layer(parameters, macs))
-
+    arguments = without_heads(model)
     with torch.device("meta"):
-        network = get_model(model, weights=None, **arguments)
-        for module in network.modules():
-            if not list(module.children()):
-                module.register_forward_hook(count)
-        network(torch.empty(2, 3, image_size, image_size))
-    return found
+        image = torch.empty(1, 3, image_size, image_size)
+        try:
+            network = get_model(model, weights=None, **arguments)
+        except NotImplementedError:  # some compute with tensors while they are made
+            with torch.device("cpu"):
+                network = get_model(model, weights=None, **arguments).to("meta")
+        counter = FlopCounterMode(display=False)
+        with Seen(network, lambda: counter.get_total_flops() // 2) as seen, counter:
+            network.eval()(image)
+    return [Layer(parameters, int(macs)) for parameters, macs in seen.layers]
+
+
+def without_heads(model: str) -> dict[str, bool]:
+    """Arguments for torchvision that leave auxiliary heads out; and an initialisation that takes minutes."""
+    return {"aux_logits": False, "init_weights": False} if model in ("inception_v3", "googlenet") else {}
+
+
+class Seen:
+    """The layers of a network by one forward pass, each with what a meter has gained since the one before.
+
+    A layer is a module whose parameters weren't seen before its forward pass ended: mostly one without
+    parts, else one that uses the weights of its parts itself, as attention does. One that gained nothing
+    (a normalisation) adds its parameters to the layer before, in whose time it is. Forward order is, in
+    reverse, that in which gradients become ready, also where a model has branches: autograd takes what was
+    done last first.
+    """
+
+    def __init__(self, network: Any, meter: Callable[[], float]) -> None:
+        """Hooks stand while this is used as a context."""
+        self.layers: list[tuple[int, float]] = []
+        """Numbers of parameters, and what the meter gained."""
+        self._network, self._meter = network, meter
+        self._counted: set[int] = set()
+        self._before = 0.0
+
+    def __enter__(self) -> Self:
+        self._hooks = [module.register_forward_hook(self._end) for module in self._network.modules()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if self.layers:  # what came after the last layer is in its time
+            parameters, gained = self.layers[-1]
+            self.layers[-1] = (parameters, gained + self._meter() - self._before)
+
+    def _end(self, module: Any, *_: Any) -> None:
+        own = [parameter for parameter in module.parameters() if id(parameter) not in self._counted]
+        if not own:
+            return
+        self._counted.update(map(id, own))
+        numbers, now = sum(parameter.numel() for parameter in own), self._meter()
+        if now == self._before and self.layers:
+            before, gained = self.layers[-1]
+            self.layers[-1] = (before + numbers, gained)
+        else:
+            self.layers.append((numbers, now - self._before))
+        self._before = now
 
 
 if __name__ == "__main__":

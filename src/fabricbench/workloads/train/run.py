@@ -17,7 +17,7 @@ from fabricbench.cell import Cell
 from fabricbench.workloads.progress import Progress
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
-from fabricbench.workloads.train import layers, no_compiler, pace, real, replay, traffic
+from fabricbench.workloads.train import layers, pace, real, replay, traffic
 from fabricbench.workloads.train.ddp import bucket_bytes, buffer_bytes, distribute
 from fabricbench.workloads.train.loop import Loop, Times
 from fabricbench.workloads.train.trainee import Trainee
@@ -30,7 +30,6 @@ def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
     if cell.device == "replay":
         layers.layers_of(cell.params["model"], cell.params["image_size"])
-        no_compiler.do_without()
     else:
         importlib.import_module("torchvision.models")  # brings torch._dynamo, which DDP asks for its mode
 
@@ -53,11 +52,12 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     stretched = cell.scale["time"] if cell.device == "replay" else 1
     loop = Loop(cell, ranks, trainee, Progress(ranks.rank, images * stretched))
     extra = params["extra_steps"]
-    region.first_step()
+    region.mark("first_step")
     alone = alone_steps(loop, region, trainee, extra) if ranks.size > 1 else None
     model = distribute(trainee.model, cell, bucket_scale=cell.scale["bytes"])
     called = trainee.callable(model)
     warm = pace.Limits(params["warmup"], params["warmup_most"], params["budget"])
+    region.mark("first_ddp_step")
     warmup_steps, steady = loop.warm_up(called, warm)
     trainee.begin()
     reset_peak_memory(cell)

@@ -1,4 +1,4 @@
-"""Training without torch's compiler: DDP and optimisers work on the stand-in, `compile` on the real one."""
+"""torch without its compiler: DDP and optimisers work on the stand-in, and `compile` on the real one."""
 
 import subprocess
 import sys
@@ -54,7 +54,7 @@ def test_ddp_and_an_optimiser_train_without_the_compiler():
     cell = a_cell("train", "gloo", device="replay", params=TRAIN | {"profile": PROFILE})
     trained, refused = run(TRAINS, cell)
     assert trained == "[[-2.0, -4.0]] False"
-    assert refused.startswith("torch._dynamo.explain is asked for, and this process replays without")
+    assert refused.startswith("torch._dynamo.explain is asked for, and a replay runs without")
 
 
 def test_a_cell_that_compiles_gets_the_real_compiler():
