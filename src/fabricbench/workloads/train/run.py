@@ -82,6 +82,7 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
         "warmup_steps": warmup_steps,
         "steady": steady,
         "stopped_by": stopped_by,
+        "loop_s": times.loop_s,
         "peak_memory_bytes": max(peak for *_, peak in every),
         "peak_memory_of": "gpu" if cell.device == "cuda" else "process",
         **trainee.facts([observed for *_, observed, _ in every]),
