@@ -42,7 +42,7 @@ def _without(by: str, variant: str, params: str, family: str, workload: str) -> 
     varying: dict[str, Any] = json.loads(variant) if variant else {}
     if by not in varying:
         return "", variant, params, workload, ""
-    held: dict[str, Any] = json.loads(params)
+    held: dict[str, Any] = json.loads(params) if params else {}
     follows = {name: held.pop(name) for name in FOLLOWS.get(by, ()) if name in held and name not in varying}
     held.pop(by, None)
     value = text(varying.pop(by))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
+from fabricbench import variants
 from fabricbench.analysis import barred_cells, blocks, company
 from fabricbench.analysis.blocks import SIDES
 
@@ -312,6 +313,7 @@ def _one(
     as_blocks = blocked >= 1 and (bool(comparison["versions_differ"]) or blocked >= least_left)
     used = sides if as_blocks else [sides[side] + left[side] for side in (0, 1)]
     first, second = (about.logs[rows] for rows in used)
+    names = [variants.side(str(comparison["by"]), str(comparison[side])) for side in SIDES]
     found: dict[str, Any] = {
         "n_blocks": blocked,
         "n_baseline": len(first),
@@ -319,12 +321,10 @@ def _one(
         "n_unused": sum(map(len, left)) if as_blocks else 0,
         "paired": as_blocks,
         "method": "",
-        "flags": _flagged(used, [comparison[side] for side in SIDES], about.steadiness),
-        "beside": _beside(used, [comparison[side] for side in SIDES], about.beside),
+        "flags": _flagged(used, names, about.steadiness),
+        "beside": _beside(used, names, about.beside),
         "why_unpaired": "" if as_blocks else _most_frequent([why for _, _, why in alone]),
-        "left_out": barred_cells.left_out(
-            every, barred, [comparison[side] for side in SIDES], about.no_verdict
-        ),
+        "left_out": barred_cells.left_out(every, barred, names, about.no_verdict),
         "no_verdict": barred_cells.no_verdict(comparison, every, barred, about.no_verdict),
         "log_ratio": nan,
         "sd": nan,

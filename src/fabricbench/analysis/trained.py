@@ -9,6 +9,8 @@ from math import nan
 from statistics import median
 from typing import Any
 
+import pandas as pd
+
 from fabricbench.record import Record
 
 MEDIANS = ("step_s", "alone_s", "nosync_s", "load_s")
@@ -55,6 +57,22 @@ def training_columns(record: Record) -> dict[str, Any]:
         **{name: value for name, value in facts.items() if value is not None},
         "n_steps": len(values["step_s"]) if values.get("step_s") else None,
     }
+
+
+def parts_of_step(cells: pd.DataFrame) -> pd.DataFrame:
+    """The training cells whose step is known in parts, with `computing_ms` and `exposed_ms`.
+
+    Both in ms of the machine that is modelled: divided by D where compute is replayed, as the headline is.
+    Of one GPU without steps of its own kind, the whole step is computing.
+    """
+    trained = cells[(cells["kind"] == "train") & cells["step_s"].notna()]
+    alone = (trained["gpus"] == 1).fillna(False).astype(bool)
+    computing_s = trained["nosync_s"].where(~alone | trained["nosync_s"].notna(), trained["step_s"])
+    scale = trained["scale_time"].where(trained["device"] == "replay", 1.0)
+    parts = trained.assign(
+        computing_ms=1e3 * computing_s / scale, exposed_ms=1e3 * (trained["step_s"] - computing_s) / scale
+    )
+    return parts[parts["computing_ms"].notna()]
 
 
 def _straggler(by_rank: Mapping[int, float]) -> dict[str, Any]:

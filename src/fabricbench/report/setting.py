@@ -219,6 +219,17 @@ def status_counts(cells: pd.DataFrame) -> list[tuple[str, int]]:
     return sorted(counts(cells).items(), key=lambda item: item[0] != "ok")
 
 
+def barred(cells: pd.DataFrame) -> str:
+    """How many cells have a value that enters no comparison, and why, the most frequent first."""
+    reasons = cells.loc[cells["no_verdict"] != "", "no_verdict"].value_counts()
+    if reasons.empty:
+        return ""
+    first = reasons.index[0]
+    more = f" ({reasons.iloc[0]}), and other reasons" if len(reasons) > 1 else ""
+    many = words.plural(int(reasons.sum()), "cell")
+    return f"{many} measured but not compared: {first}{more}. Each is marked below."
+
+
 def config_text(grid: Json) -> str:
     """The configuration as it was run, defaults filled in, as YAML."""
     return yaml.safe_dump(dict(grid["campaign"]), sort_keys=False, allow_unicode=True, width=100)
