@@ -132,14 +132,14 @@ def step_parts(computing: pd.DataFrame, exposed: pd.DataFrame, *, fabrics: Seque
         width = 0.8 / len(shown)
         handles: list[Any] = []
         for place, name in enumerate(shown):
-            looks: dict[str, Any] = {"color": _colour(fabrics, name), "width": 0.9 * width, "linewidth": 0}
+            colour = _colour(fabrics, name)
+            looks: dict[str, Any] = {"width": 0.9 * width, "edgecolor": colour, "linewidth": 0.8}
             at = [counts.index(n) + (place - (len(shown) - 1) / 2) * width for n in counts]
             below = _heights(low, name, counts)
-            axes.bar(at, below, alpha=0.35, **looks)
+            axes.bar(at, below, facecolor=(colour, 0.35), **looks)
             hatch = HATCHES[list(fabrics).index(name) % len(HATCHES)]
-            handles += axes.bar(
-                at, _heights(high, name, counts), bottom=below, hatch=hatch, edgecolor=INK, **looks
-            )[:1]
+            looks |= {"facecolor": colour, "edgecolor": INK, "linewidth": 0, "hatch": hatch}
+            handles += axes.bar(at, _heights(high, name, counts), bottom=below, **looks)[:1]
         axes.set_xticks(range(len(counts)), [str(n) for n in counts])
         axes.xaxis.grid(False)
         axes.set_xlim(-0.6, max(len(counts), 2) - 0.4)

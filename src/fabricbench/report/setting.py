@@ -36,7 +36,11 @@ def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
         return "The grid names no cells."
     jobs = cells[cells["status"] != "unsupported"]
     cells = cells if jobs.empty else jobs
-    workloads = [str(name) for name in cells["workload"].unique()]
+    named = cells.groupby("family", sort=False)["workload"].nunique()
+    workloads = [
+        f"{family} in {words.plural(int(many), 'variant')}" if many > 1 else str(family)
+        for family, many in named.items()
+    ]
     backends = [str(name) for name in cells["backend"].unique()]
     gpus = [str(n) for n in sorted(int(n) for n in cells["gpus"].unique())]
     repeats = cells["repeat"].dropna()
