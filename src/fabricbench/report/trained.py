@@ -14,7 +14,7 @@ def trained_texts(cells: pd.DataFrame) -> list[str]:
 
 
 def remarks(cells: pd.DataFrame) -> str:
-    """What to beware of among the repeats of one fabric and GPU count, the reasons left to `training_notes`."""
+    """What to beware of among the repeats of one fabric and GPU count, reasons left to `training_notes`."""
     said = []
     if unsteady := _unsteady(cells):
         said.append(f"{unsteady} of {len(cells)} never steady")
