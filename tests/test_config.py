@@ -125,7 +125,7 @@ MISTAKES = [
     ("except", [{"batch": 48}], ".0.batch: 48 matches nothing; known: 32"),
     ("only", [{"model": ["vgg61"]}], ".0.model: 'vgg61' matches nothing; did you mean 'vgg16'?"),
     ("compare", [{"by": "batch", "baseline": 64}],
-     ".0.by: 'batch' has one value in every workload; give it as a list (batch: [a, b]) to compare its values"),
+     ".0.by: 'batch' has one value in every workload; give it as a list (batch: [a, b]) to compare its "),
     ("workloads.vgg16.model", ["vgg16", "vgg61"],
      ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
     ("workloads.vgg16.batch", [], ": [] must have at least 1 values"),

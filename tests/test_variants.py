@@ -96,7 +96,7 @@ def test_cells_of_older_records_lack_parameters() -> None:
     ],
 )
 def test_values_in_words(name: str, value: object, said: str) -> None:
-    """Each is told from the others without its parameter's name; as a side of a comparison it says the same."""
+    """Each is told from others without its parameter's name; as a side of a comparison it is the same."""
     assert words(name, value) == said
     assert side(name, text(value)) == said
     assert label("w", {name: value}) == f"w, {said}"

@@ -46,7 +46,7 @@ _SWITCHES = {
 
 
 def combinations(kind: str, params: Params) -> list[dict[str, Any]]:
-    """Parameters with one value each, for every choice from those that are lists; values given twice count once.
+    """Parameters with one value each, for every choice from those that are lists; equal ones count once.
 
     The last axis varies first. Other parameters may be lists without being an axis; they stay as they are.
     """
@@ -74,7 +74,7 @@ def text(value: Any) -> str:
 
 
 def words(name: str, value: Any) -> str:
-    """A value in short words, without its parameter's name where it needs none: `batch 32`, `bf16`, `224 px`."""
+    """A value in short words, without its parameter's name where none is needed: `batch 32`, `bf16`."""
     if name in _SWITCHES and isinstance(value, bool):
         return _SWITCHES[name][0 if value else 1]
     if name in ("model", "precision"):

@@ -37,6 +37,8 @@ class CellLine:
     cell: str
     status: str
     reason: str
+    no_verdict: str
+    """Why it enters no comparison although it has a value."""
     accepted: bool
     demonstration: bool
     value: str
@@ -102,6 +104,7 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "statuses": setting.status_counts(cells),
         "troubles": troubles,
         "troubles_shown": troubles[:MOST_TROUBLES],
+        "barred": setting.barred(cells),
         "assumptions": setting.assumptions(tables),
         "scaled": bool((cells["scale_bytes"] * cells["scale_time"] > 1).any()),
         "fabrics": _fabrics(cells, fabrics),
@@ -155,6 +158,7 @@ def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
         cell=str(row["cell"]),
         status=str(row["status"]),
         reason=str(row["reason"]),
+        no_verdict=str(row["no_verdict"]),
         accepted=bool(row["accepted"]),
         demonstration=bool(row["demonstration"]),
         value=words.DASH if missing else f"{words.number(row['value'])} {row['unit']}",

@@ -36,7 +36,11 @@ def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
         return "The grid names no cells."
     jobs = cells[cells["status"] != "unsupported"]
     cells = cells if jobs.empty else jobs
-    workloads = [str(name) for name in cells["workload"].unique()]
+    named = cells.groupby("family", sort=False)["workload"].nunique()
+    workloads = [
+        f"{family} in {words.plural(int(many), 'variant')}" if many > 1 else str(family)
+        for family, many in named.items()
+    ]
     backends = [str(name) for name in cells["backend"].unique()]
     gpus = [str(n) for n in sorted(int(n) for n in cells["gpus"].unique())]
     repeats = cells["repeat"].dropna()
@@ -217,6 +221,17 @@ def shaping(tables: Tables) -> DataTable:
 def status_counts(cells: pd.DataFrame) -> list[tuple[str, int]]:
     """Statuses with their number: ok first, then by number."""
     return sorted(counts(cells).items(), key=lambda item: item[0] != "ok")
+
+
+def barred(cells: pd.DataFrame) -> str:
+    """How many cells have a value that enters no comparison, and why, the most frequent first."""
+    reasons = cells.loc[cells["no_verdict"] != "", "no_verdict"].value_counts()
+    if reasons.empty:
+        return ""
+    first = reasons.index[0]
+    more = f" ({reasons.iloc[0]}), and other reasons" if len(reasons) > 1 else ""
+    many = words.plural(int(reasons.sum()), "cell")
+    return f"{many} measured but not compared: {first}{more}. Each is marked below."
 
 
 def config_text(grid: Json) -> str:
