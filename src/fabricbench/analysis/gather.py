@@ -181,6 +181,7 @@ def _together(grids: Sequence[Json], names: Sequence[str]) -> dict[str, Any]:
     """One grid of all: the first one's rules, everybody's fabrics and cells."""
     fabrics = {name: of for grid in reversed(grids) for name, of in grid["campaign"]["fabrics"].items()}
     campaign = {**grids[0]["campaign"], "name": " and ".join(names), "fabrics": dict(sorted(fabrics.items()))}
+    campaign["published"] = None  # which each campaign repeats with rates of its own
     return {
         "schema": SCHEMA,
         "campaign": campaign,

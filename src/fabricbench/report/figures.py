@@ -7,7 +7,7 @@ dark. Each fabric has a colour, a marker and a dash, so that none is told by col
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from math import log2
@@ -208,6 +208,41 @@ def by_size(
     return svg()
 
 
+def by_error(frame: pd.DataFrame, models: Mapping[str, str], *, unresolved: float, title: str) -> str:
+    """Each model's error against published rates, a row per rate; hollow markers where a rate was fitted.
+
+    `frame` holds label, fits ("" for a prediction) and `<model>_error` (shares) for each of `models`, which
+    names them; errors below `unresolved` (a share) are shaded.
+    """
+    with _panel(title, (7.0, 0.9 + 0.34 * len(frame))) as (axes, svg):
+        rows = frame.reset_index(drop=True)
+        axes.axvspan(-100 * unresolved, 100 * unresolved, color=INK, alpha=0.08, linewidth=0, zorder=0)
+        axes.axvline(0, color=INK, alpha=0.55, linewidth=0.9)
+        for at, name in enumerate(models):
+            for row in rows.index[rows[f"{name}_error"].notna()]:
+                axes.plot(
+                    100 * float(rows.loc[row, f"{name}_error"]),
+                    row + 0.14 * (at - (len(models) - 1) / 2),
+                    marker=MARKERS[at],
+                    color=PALETTE[at],
+                    markersize=7 if at == 0 else 5.5,
+                    markerfacecolor="none" if rows.loc[row, "fits"] else PALETTE[at],
+                    linestyle="none",
+                )
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.yaxis.set_major_locator(FixedLocator(list(range(len(rows)))))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda _, place: str(rows["label"].iloc[place])))
+        axes.grid(visible=False, axis="y")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
+        axes.set_xlabel("error")
+        handles = [
+            axes.plot([], [], marker=MARKERS[at], color=PALETTE[at], linestyle="none", markersize=6)[0]
+            for at in range(len(models))
+        ]
+        axes.legend(handles, list(models.values()), **{**LEGEND, "ncols": len(models)})
+    return svg()
+
+
 def _line_rates(axes: Axes, curves: pd.DataFrame, fabrics: Sequence[str], shown: Sequence[str]) -> None:
     """One dashed line per distinct rate, in the first such fabric's colour, named once."""
     drawn: set[float] = set()
@@ -314,11 +349,11 @@ def _legend(axes: Axes, fabrics: Sequence[str], shown: Sequence[str]) -> None:
 
 
 @contextmanager
-def _panel(title: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
+def _panel(title: str, size: tuple[float, float] = SIZE) -> Iterator[tuple[Axes, Callable[[], str]]]:
     """An empty panel in the page's style, and what turns it into SVG once it is drawn."""
     finished: list[str] = []
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         yield axes, lambda: finished[0]

@@ -21,6 +21,7 @@ from fabricbench.report.compared import comparison_sections
 from fabricbench.report.heatmap import heatmap
 from fabricbench.report.panels import message_groups, scaling_groups
 from fabricbench.report.placed import placed
+from fabricbench.report.published import against_published
 
 Json = Mapping[str, Any]
 
@@ -110,6 +111,7 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "fabrics": _fabrics(cells, fabrics),
         "baseline": baseline,
         "groups": heatmap(cells, fabrics, baseline, tables.conclusions, margin) if fabrics else [],
+        "published": against_published(tables.conclusions.published, campaign, baseline),
         "compared": comparison_sections(tables.conclusions, campaign),
         "order": steadiness.blocks(cells, campaign),
         "within": steadiness.within(tables.conclusions),

@@ -13,6 +13,7 @@ from fabricbench.analysis.stats import counts
 from fabricbench.analysis.table import Tables
 from fabricbench.report import words
 from fabricbench.report.panels import DataTable, emulation_of
+from fabricbench.report.published import fitted
 
 Json = Mapping[str, Any]
 
@@ -88,17 +89,29 @@ def assumptions(tables: Tables) -> list[Assumption]:
         Assumption("Delay", " ".join(f"{_sentence(delay)}." for delay in delays) or "No cell recorded how.")
     )
     found += _compute(cells)
+    if chosen := fitted(tables.conclusions.published):
+        found.append(Assumption("Fitted", f"To published rates: {'; '.join(chosen)}."))
     found.append(Assumption("Not kept", NOT_KEPT))
     return found
 
 
 def _links(cells: pd.DataFrame) -> str:
-    rates = cells[["fabric", "ports_per_node", "rate_bit_s", "link_bit_s"]].dropna().drop_duplicates()
+    known = cells.dropna(subset=["rate_bit_s", "link_bit_s"])
+    rates = known[
+        ["fabric", "ports_per_node", "rate_bit_s", "effective_bit_s", "link_bit_s"]
+    ].drop_duplicates()
     each = [
-        f"{fabric} {words.ports(int(ports), rate)} → {words.ports(int(ports), link)}"
-        for fabric, ports, rate, link in rates.itertuples(index=False)
+        f"{fabric} {_reached(int(ports), rate, effective)} → {words.ports(int(ports), link)}"
+        for fabric, ports, rate, effective, link in rates.itertuples(index=False)
     ]
-    return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+    of = "what is reached of the line rate" if rates["effective_bit_s"].notna().any() else "the line rate"
+    return f"Shaped by tbf in both directions to {of} / (S·D): {', '.join(each)}."
+
+
+def _reached(ports: int, rate: float, effective: float) -> str:
+    """`25 Gbit/s`, or `25 Gbit/s, assuming 13.8 Gbit/s effective`."""
+    line = words.ports(ports, rate)
+    return line if pd.isna(effective) else f"{line}, assuming {words.ports(ports, effective)} effective,"
 
 
 def _beyond_validation(facts: Json, cells: pd.DataFrame) -> str:
