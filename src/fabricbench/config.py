@@ -230,8 +230,8 @@ class _Parser:
         self, path: str, params: dict[str, Any], device: str, cluster: Cluster
     ) -> dict[str, Any]:
         """Training's parameters: units as numbers, without what the device doesn't use."""
-        for key, text in config_train.mistakes(params, device, cluster.kind):
-            self._mistake(f"{path}.{key}", text)
+        for key, wrong in config_train.mistakes(params, device, cluster.kind):
+            self._mistake(f"{path}.{key}", wrong)
         budget, width, fixed = params["budget"], params["width"], params["fixed_cost"]
         params["budget"] = self._quantity(_positive_duration, f"{path}.budget", budget, 30.0)
         params["width"] = self._quantity(parse_share, f"{path}.width", width, 0.02)
