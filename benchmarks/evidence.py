@@ -20,7 +20,14 @@ from fabricbench.record import Record, read_record
 from fabricbench.runner import run_cell
 
 SIZE, NODES = 100_000_000, 4
-RING = {"mpi": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}, "gloo": {}}
+RING = {
+    "mpi": {
+        "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring",
+        "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring",
+    },
+    "ring": {},
+    "gloo": {},
+}
 
 
 def measured(engine: str, repeat: int) -> list[tuple[float, float]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from fabricbench.cell import Cell
 from fabricbench.fabrics.selection import environment
+from fabricbench.mpi_library import is_mpi
 
 MICRO = {"operations": ["pingpong", "allreduce"], "sizes": [65536], "iterations": 3, "warmup": 1}
 CFD = {"case": "vortex", "cells": [16, 16, 8], "process_grid": None, "cfl": 0.5, "warmup": 0, "steps": 3}
@@ -26,7 +27,7 @@ def a_fabric(kind: str = "emulated", **changes: Any) -> dict[str, Any]:
 
 def a_backend(engine: str, **options: Any) -> dict[str, Any]:
     """A backend of an engine, as a cell of the emulated cluster has it."""
-    mpi = {"library": "mpich", "transport": "ofi", "buffers": "host"} if engine == "mpi" else {}
+    mpi = {"library": "mpich", "transport": "ofi", "buffers": "host"} if is_mpi(engine) else {}
     return {"name": engine, "engine": engine, **mpi, **options}
 
 

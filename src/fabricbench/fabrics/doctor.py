@@ -22,7 +22,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
     """What cells of a grid want together; of ranks and threads, the most on one node."""
     fabrics: dict[str, Mapping[str, Any]] = {}
     uses: dict[str, Use] = {}
-    nodes, local_ranks = 1, 1
+    nodes, local_ranks, trains = 1, 1, False
     most = (1, 1, "mpi", "micro")
     binding: Mapping[str, Any] = {}
     for cell in cells:
@@ -33,6 +33,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
         ranks = cell.gpus if cluster == "emulated" else cell.ranks_per_node
         local_ranks = max(local_ranks, cell.ranks_per_node)
         most = max(most, (ranks, cell.threads_per_rank, cell.backend["engine"], cell.kind), key=_cores_of)
+        trains = trains or cell.kind == "train"
         binding = cell.binding
     return Wanted(
         cluster=cluster,
@@ -45,6 +46,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
         busiest_kind=most[3],
         local_ranks=local_ranks,
         binding=binding,
+        trains=trains,
         delay=any(fabric["delay_s"] or fabric["jitter_s"] or fabric["loss"] for fabric in fabrics.values()),
     )
 

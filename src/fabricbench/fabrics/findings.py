@@ -67,6 +67,8 @@ class Wanted:
     local_ranks: int = 1
     """The most ranks of one node, emulated or not."""
     binding: Mapping[str, Any] = field(default_factory=dict)
+    trains: bool = False
+    """Whether any cell trains, which needs torch on every engine."""
     delay: bool = False
     """Whether a link's delay, jitter or loss is to be emulated."""
 

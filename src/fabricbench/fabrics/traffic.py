@@ -130,6 +130,12 @@ ALLREDUCE = {
     "reduce_scatter_allgather": halving_doubling,
 }
 """By the names that MPICH gives them in MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM."""
+IALLREDUCE = {
+    "tsp_ring": ring,
+    "sched_recursive_doubling": recursive_doubling,
+    "sched_reduce_scatter_allgather": halving_doubling,
+}
+"""By the names in MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM, of the non-blocking all-reduce."""
 
 
 def allreduce(
@@ -137,15 +143,16 @@ def allreduce(
 ) -> Formula:
     """One all-reduce of `size` bytes over all ranks, as far as the engine lets its algorithm be known.
 
-    Gloo's is a ring. MPICH's is what its variable pins, or else any of those it chooses from, flat or
-    between the nodes' leaders alone. Of other MPI libraries nothing is assumed: from one message per node
+    Gloo's is a ring, and engine ring's. MPICH's is what its variables pin (one for the blocking call, one for
+    the other, which ranks that share cores use), or else any of those it chooses from, flat or between the
+    nodes' leaders alone. Of other MPI libraries nothing is assumed: from one message per node
     to one per pair of ranks. NCCL's is a ring if pinned, or between one message (reduced inside the
     network) and two (a tree), with what its protocol adds.
     """
     everyone, leaders = range(ranks), range(0, ranks, per_node)
     if ranks < 2:
         return NOTHING
-    if backend["engine"] == "gloo":
+    if backend["engine"] in ("gloo", "ring"):
         return _one("ring all-reduce", ring(everyone, size))
     if backend["engine"] == "nccl":
         return _nccl(backend, everyone, leaders, size)
@@ -153,10 +160,14 @@ def allreduce(
         least = dict.fromkeys(ring(leaders, size), (size, 1))
         most = {(a, b): (size, 1) for a in everyone for b in everyone if a != b}
         return Formula("all-reduce, the library's choice", ((least, most),))
-    pinned = environment.get("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "")
     flat = per_node == 1 or environment.get("MPIR_CVAR_ENABLE_SMP_COLLECTIVES") == "0"
-    if pinned in ALLREDUCE and flat:
-        return _one(f"{pinned.replace('_', ' ')} all-reduce", ALLREDUCE[pinned](everyone, size))
+    pinned = {
+        ALLREDUCE.get(environment.get("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "")) if flat else None,
+        IALLREDUCE.get(environment.get("MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM", "")),
+    }
+    if len(pinned) == 1 and None not in pinned:
+        (name,) = (name for name, make in ALLREDUCE.items() if make in pinned)
+        return _one(f"{name.replace('_', ' ')} all-reduce", ALLREDUCE[name](everyone, size))
     groups = [everyone] if flat else [everyone, leaders]
     choices = tuple(make(group, size) for group in groups for make in ALLREDUCE.values())
     return Formula("all-reduce, MPI's choice", (choices,))

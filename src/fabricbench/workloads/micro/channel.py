@@ -1,14 +1,18 @@
 """Send, receive and all-reduce of byte buffers over either engine, in the host's memory or a GPU's.
 
 Over MPI a GPU's memory is sent as it is (buffers: device, a CUDA-aware library), or through the host.
+Engine ring differs from mpi in its all-reduce alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from fabricbench.cell import Cell
+from fabricbench.workloads.mpi_thread import drive, wait
 from fabricbench.workloads.ranks import MpiRanks, Ranks
+from fabricbench.workloads.ring import ring_allreduce
 
 
 class Channel(Protocol):
@@ -52,19 +56,20 @@ def open_channel(cell: Cell, ranks: Ranks) -> Channel:
     rails = cell.fabric["ports_per_node"]
     if not isinstance(ranks, MpiRanks):
         return TorchChannel(ranks, rails, cell.device)
-    if cell.device != "cuda":
-        return MpiChannel(ranks, rails)
-    return (DeviceMpiChannel if cell.backend["buffers"] == "device" else StagedMpiChannel)(ranks, rails)
+    made: type[MpiChannel] = MpiChannel
+    if cell.device == "cuda":
+        made = DeviceMpiChannel if cell.backend["buffers"] == "device" else StagedMpiChannel
+    return made(ranks, rails, ring=cell.backend["engine"] == "ring")
 
 
 class MpiChannel:
     """Over mpi4py's buffer calls, on numpy memory."""
 
-    def __init__(self, ranks: MpiRanks, rails: int) -> None:
-        """On MPI_COMM_WORLD."""
+    def __init__(self, ranks: MpiRanks, rails: int, ring: bool = False) -> None:
+        """On MPI_COMM_WORLD; `ring`: its all-reduce is a ring over messages, and not the library's."""
         from mpi4py import MPI
 
-        self._mpi, self._comm = MPI, ranks.comm
+        self._mpi, self._comm, self._ring, self._polling = MPI, ranks.comm, ring, ranks.polling
         self.rank, self.size, self.last = ranks.rank, ranks.size, ranks.size - 1
         self.rails, self.barrier = rails, ranks.barrier
 
@@ -95,8 +100,27 @@ class MpiChannel:
         self._mpi.Request.Waitall([self._comm.Irecv(buffer, source) for buffer in buffers])
 
     def allreduce(self, buffer: Any) -> None:
-        """MPI_Allreduce in place."""
-        self._comm.Allreduce(self._mpi.IN_PLACE, self.as_float32(buffer), op=self._mpi.SUM)
+        """In place."""
+        self._sum(self.as_float32(buffer))
+
+    def _sum(self, array: Any) -> None:
+        """MPI_Allreduce, its non-blocking form where ranks share cores, or the ring."""
+        if self._ring:
+            drive(ring_allreduce(self._comm, array, self._add, self._like(array)), self._polling)
+        elif self._polling:
+            wait([self._comm.Iallreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)], polling=True)
+        else:
+            self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
+
+    def _add(self, into: Any, other: Any) -> None:
+        """In place."""
+        into += other
+
+    def _like(self, array: Any) -> Callable[[int], Any]:
+        """What makes memory such as the array's."""
+        import numpy as np
+
+        return partial(np.empty, dtype=array.dtype)
 
     def settle(self) -> None:
         """The host's memory is written at once."""
@@ -120,6 +144,17 @@ class DeviceMpiChannel(MpiChannel):
         import torch
 
         return buffer.view(torch.float32)
+
+    def _add(self, into: Any, other: Any) -> None:
+        """In place, and done before MPI reads it."""
+        into += other
+        self.settle()
+
+    def _like(self, array: Any) -> Callable[[int], Any]:
+        """On the same device."""
+        import torch
+
+        return partial(torch.empty, dtype=array.dtype, device=array.device)
 
     def settle(self) -> None:
         """MPI knows nothing of torch's streams."""
@@ -184,8 +219,8 @@ class StagedMpiChannel(MpiChannel):
             buffer.up()
 
     def allreduce(self, buffer: Any) -> None:
-        """Down, MPI_Allreduce in the host's memory, up."""
-        self._comm.Allreduce(self._mpi.IN_PLACE, buffer.down().view("float32"), op=self._mpi.SUM)
+        """Down, all-reduce in the host's memory, up."""
+        self._sum(buffer.down().view("float32"))
         buffer.up()
 
 
