@@ -12,6 +12,8 @@ from fabricbench.torchvision_models import classifiers
 _COMPUTING = {"channels_last": False, "compile": False}
 """What says how numbers are computed, with the default: without meaning on a device that computes none."""
 _REPLAY_ALONE = ("profile", "fixed_cost")
+_COMPILED_FIRST_MB = 1
+"""MiB of gradients after which torch.compile cuts its first graph, whatever DDP's first bucket is."""
 _HERE = ("emulated", "host")
 """Clusters whose ranks run on the machine that reads the configuration."""
 
@@ -65,6 +67,9 @@ def _compiled(params: Mapping[str, Any], device: str, cluster: str) -> Iterator[
         return
     if any(value for _, value in values("", params["static_graph"])):
         yield "compile", "true: not together with static_graph; measure them in two workloads"
+    for path, size in values("bucket_mb", params["bucket_mb"]):
+        if size < _COMPILED_FIRST_MB:
+            yield path, f"{size} is below {_COMPILED_FIRST_MB}, where torch.compile cuts first; raise it"
     compiler = os.environ.get("CXX") or "g++"
     if device == "cpu" and cluster in _HERE and shutil.which(compiler.split()[0]) is None:
         text = f"true: on a CPU it needs a C++ compiler, and {compiler!r} isn't here; install it, set CXX"

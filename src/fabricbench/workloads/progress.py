@@ -18,10 +18,10 @@ class Progress:
         self._said_at = 0.0
         self._phase = ""
 
-    def say(self, phase: str, times: list[float]) -> None:
-        """Tell how far a phase is: at its first word, and then at most every EVERY_S."""
+    def say(self, phase: str, times: list[float], *, at_once: bool = False) -> None:
+        """Tell how far a phase is: at its first word, then at most every EVERY_S, and `at_once` at its end."""
         now = time.monotonic()
-        if self._silent or (phase == self._phase and now - self._said_at < EVERY_S):
+        if self._silent or (phase == self._phase and now - self._said_at < EVERY_S and not at_once):
             return
         self._said_at, self._phase = now, phase
         rate = ""

@@ -150,6 +150,7 @@ class Loop:
             count, reached = self._agreed((count, reached))
             if count == 0:
                 times.loop_s = time.perf_counter() - began
+                self._progress.say("measuring", times.steps, at_once=True)
                 return times, reached
             self._progress.say("measuring", times.steps)
             self._chunk(model, count, times)

@@ -49,12 +49,13 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     """Without DDP, warm up, the steps themselves, and without synchronisation."""
     params = cell.params
     images = cell.gpus * params["batch"]
-    stretched = cell.scale["time"] if cell.device == "replay" else 1
-    loop = Loop(cell, ranks, trainee, Progress(ranks.rank, images * stretched))
+    # Replay alone is a scale model: real compute sends all its bytes and runs at its own speed.
+    scale = cell.scale if cell.device == "replay" else {"bytes": 1, "time": 1}
+    loop = Loop(cell, ranks, trainee, Progress(ranks.rank, images * scale["time"]))
     extra = params["extra_steps"]
     region.mark("first_step")
     alone = alone_steps(loop, region, trainee, extra) if ranks.size > 1 else None
-    model = distribute(trainee.model, cell, bucket_scale=cell.scale["bytes"])
+    model = distribute(trainee.model, cell, bucket_scale=scale["bytes"])
     called = trainee.callable(model)
     warm = pace.Limits(params["warmup"], params["warmup_most"], params["budget"])
     region.mark("first_ddp_step")
