@@ -7,7 +7,12 @@ from fabricbench.fabrics.selection import environment
 
 MICRO = {"operations": ["pingpong", "allreduce"], "sizes": [65536], "iterations": 3, "warmup": 1}
 CFD = {"case": "vortex", "cells": [16, 16, 8], "process_grid": None, "cfl": 0.5, "warmup": 0, "steps": 3}
-TRAIN = {"model": "resnet18", "batch": 2, "image_size": 32, "bucket_mb": 25, "warmup": 1, "steps": 2}
+TRAIN = {
+    **{"model": "resnet18", "batch": 2, "image_size": 32, "precision": "fp32", "channels_last": False},
+    **{"bucket_mb": 25, "first_bucket_mb": 1, "bucket_view": True, "static_graph": False, "compile": False},
+    **{"broadcast_buffers": False, "images": None, "loader_workers": 2, "warmup": 5, "warmup_most": 5},
+    **{"steps": 3, "steps_most": 3, "budget": 30.0, "width": 0.0, "extra_steps": 2},
+}
 PROFILE = {"images_per_s": 6400.0, "batch": 64, "source": "made up: 10 ms a step"}
 
 

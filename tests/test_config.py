@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fabricbench import config as config_module
+from fabricbench import config_train
 from fabricbench.config import load_config, parse_config
 from fabricbench.config_schema import schema, schema_mistakes
 from fabricbench.errors import ConfigError
@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def _few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     names = frozenset({"squeezenet1_1", "vgg11", "vgg16", "vgg19", "inception_v3", "resnet18"})
-    monkeypatch.setattr(config_module, "classifiers", lambda: names)
+    monkeypatch.setattr(config_train, "classifiers", lambda: names)
 
 
 def changed(path: str, value: Any, base: dict[str, Any] = BASE) -> dict[str, Any]:
@@ -127,7 +127,7 @@ MISTAKES = [
     ("compare", [{"by": "batch", "baseline": 64}],
      ".0.by: 'batch' has one value in every workload; give it as a list (batch: [a, b]) to compare its "),
     ("workloads.vgg16.model", ["vgg16", "vgg61"],
-     ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
+     ".1: 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
     ("workloads.vgg16.batch", [], ": [] must have at least 1 values"),
     ("workloads.vgg16.batch", [32, 0], ".1: 0 must be at least 1"),
     ("workloads.vgg16.except", [{"repeat": 9}], ".0.repeat: 9 matches nothing; known: 1, 2, 3"),
@@ -326,8 +326,10 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "params"),
     [
-        ("vgg16", {"model": "vgg16", "batch": 32, "image_size": 224, "profile": PROFILE, "bucket_mb": 25,
-                   "warmup": 2, "steps": 10}),
+        ("vgg16", {"model": "vgg16", "batch": 32, "image_size": 224, "profile": PROFILE, "fixed_cost": 0.0,
+                   "bucket_mb": 25, "first_bucket_mb": 1, "bucket_view": True, "static_graph": False,
+                   "broadcast_buffers": False, "warmup": 5, "warmup_most": 50, "steps": 10,
+                   "steps_most": 1000, "budget": 30.0, "width": 0.02, "extra_steps": 5}),
         ("euler", {"case": "vortex", "cells": [64, 64, 64], "process_grid": None, "cfl": 0.5, "warmup": 2,
                    "steps": 20}),
         ("messages", {"operations": ["pingpong", "stream", "allreduce"], "iterations": 10, "warmup": 2,
@@ -516,7 +518,7 @@ def test_ordered_dicts_and_key_order() -> None:
 
 def test_unknown_torchvision_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where torchvision isn't installed, any model's name passes."""
-    monkeypatch.setattr(config_module, "classifiers", lambda: frozenset())
+    monkeypatch.setattr(config_train, "classifiers", lambda: frozenset())
     assert parse_config(changed("workloads.vgg16.model", "vgg61"))
 
 
@@ -526,7 +528,7 @@ SHIPPED = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "examples
 @pytest.mark.parametrize("path", SHIPPED, ids=[path.name for path in SHIPPED])
 def test_shipped_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every configuration that is shipped parses, and its grid has cells."""
-    monkeypatch.setattr(config_module, "classifiers", lambda: frozenset())
+    monkeypatch.setattr(config_train, "classifiers", lambda: frozenset())
     assert expand(parse_config(load_config([path])), lambda *_: "").cells
 
 

@@ -21,7 +21,8 @@ CONFIG: dict[str, Any] = {
     "repeats": 2,
     "workloads": {
         "vgg16": {
-            "kind": "train", "model": "vgg16", "device": "replay", "batch": 50, "warmup": 2, "steps": 2,
+            "kind": "train", "model": "vgg16", "device": "replay", "batch": 50, "warmup": 5, "steps": 3,
+            "extra_steps": 2,
             "profile": {"images_per_s": 100, "batch": 50, "source": "a test"},
         },
         "messages": {
@@ -104,7 +105,8 @@ def test_success_hides_an_older_failure(grid: Grid, tmp_path: Path) -> None:
     ("index", "seconds"),
     [
         (0, 4 + 2 * 8.0),  # messages: 50 MB there and back on 50 Mbit/s
-        (1, 4 + 4 * 1.0),  # vgg16: 4 steps of 50 images at 100 images/s, twice as long by the scale
+        # vgg16: 5 + 3 + twice 2 + 2 steps of 50 images at 100 images/s, twice as long by the scale
+        (1, 4 + 16 * 1.0),
     ],
 )
 def test_estimate_by_parameters(grid: Grid, index: int, seconds: float) -> None:

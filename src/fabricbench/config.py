@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fabricbench import config_train
 from fabricbench.campaign import (
     Backend,
     Campaign,
@@ -30,9 +31,8 @@ from fabricbench.config_schema import did_you_mean, properties, schema, schema_m
 from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
-from fabricbench.torchvision_models import classifiers
 from fabricbench.units import parse_duration, parse_share, parse_sizes
-from fabricbench.variants import IMAGE_SIZE, PARAMETERS, axis_values, combinations, resolve, text
+from fabricbench.variants import PARAMETERS, axis_values, combinations, resolve, text
 
 _RESERVED_CAMPAIGNS = ("templates", "references")
 _RESERVED_WORKLOADS = ("tables", "partial", "logs", "grid.json")
@@ -184,7 +184,7 @@ class _Parser:
         if value["device"] == "cuda" and cluster.kind == "emulated":
             text = "'cuda' is for real machines; on an emulated cluster use replay, or cpu"
             self._mistake(f"{path}.device", text)
-        params = self._params(name, value)
+        params = self._params(name, value, cluster)
         workload = Workload(
             name=name,
             kind=value["kind"],
@@ -206,23 +206,13 @@ class _Parser:
         leave_out = self._matchers(f"{path}.except", value["except"], [workload], cluster)
         return Workload(**{**vars(workload), "only": only, "leave_out": leave_out})
 
-    def _params(self, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _params(self, name: str, value: Mapping[str, Any], cluster: Cluster) -> dict[str, Any]:
         """The parameters that the workload's kind defines; what can't change the measurement is left out."""
         kind, path = value["kind"], f"workloads.{name}"
         keys = properties(schema()["$defs"][kind], value)
         params = {key: value[key] for key in sorted(keys) if key != "device"}
         if kind == "train":
-            models = classifiers()
-            for model in _listed(params["model"]) if models else ():
-                if model not in models:
-                    hint = did_you_mean(model, sorted(models))
-                    self._mistake(
-                        f"{path}.model", f"{shown(model)} is not a classifier of torchvision; {hint}"
-                    )
-            if value["device"] != "replay":
-                del params["profile"]
-            elif params["profile"] is None:
-                self._mistake(f"{path}.profile", "null: device replay needs {images_per_s, batch, source}")
+            params = self._train_params(path, params, value["device"], cluster)
         if kind == "micro":
             step = params.pop("step")
             given = params["sizes"]
@@ -234,13 +224,25 @@ class _Parser:
                 self._mistake(f"{path}.process_grid", f"{grid} is for {prod(grid)} ranks, gpus is {wanted}")
         return params
 
+    def _train_params(
+        self, path: str, params: dict[str, Any], device: str, cluster: Cluster
+    ) -> dict[str, Any]:
+        """Training's parameters: units as numbers, without what the device doesn't use."""
+        for key, wrong in config_train.mistakes(params, device, cluster.kind):
+            self._mistake(f"{path}.{key}", wrong)
+        budget, width, fixed = params["budget"], params["width"], params["fixed_cost"]
+        params["budget"] = self._quantity(_positive_duration, f"{path}.budget", budget, 30.0)
+        params["width"] = self._quantity(parse_share, f"{path}.width", width, 0.02)
+        params["fixed_cost"] = self._quantity(parse_duration, f"{path}.fixed_cost", fixed, 0.0)
+        return config_train.used(params, device)
+
     def _variants(self, name: str, kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         """Every combination of a workload's parameters, with what depends on several of them looked up."""
         given = self._given["workloads"][name]
         found = []
         for variant in combinations(kind, params):
-            if variant.get("model") in IMAGE_SIZE and "image_size" not in given:
-                variant["image_size"] = IMAGE_SIZE[variant["model"]]
+            if "image_size" not in given and "model" in variant:
+                variant |= config_train.image_size(variant["model"])
             try:
                 found.append(resolve(variant))
             except ValueError as error:
@@ -286,12 +288,11 @@ class _Parser:
 
 
 def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the image size that some models need, where none is given; see `_variants`."""
-    workloads = {}
-    for name, value in given["workloads"].items():
-        sizes = {IMAGE_SIZE.get(model) for model in _listed(value.get("model"))}
-        only = sizes.pop() if len(sizes) == 1 else None
-        workloads[name] = value if only is None else {"image_size": only} | value
+    """The configuration with the image size that some models need, where none is given."""
+    workloads = {
+        name: config_train.image_size(value.get("model")) | value
+        for name, value in given["workloads"].items()
+    }
     return {**given, "workloads": workloads}
 
 

@@ -24,6 +24,7 @@ _LIMITS = {
     "minItems": "must have at least {} values",
     "maxItems": "must have at most {} values",
     "minProperties": "must have at least {} key",
+    "minLength": "must have at least {} character",
 }
 
 
@@ -134,6 +135,8 @@ def _lines(error: Any) -> Iterator[str]:
         yield f"{where} is not known; {did_you_mean(value, [item for item in expected if item is not None])}"
     elif rule in ("pattern", "maxLength"):
         yield f"{where} is not a usable name; {_form(error)}"
+    elif rule == "uniqueItems":
+        yield f"{where} has a value twice; write each once"
     elif rule in _LIMITS:
         yield f"{where} {_LIMITS[rule].format(expected)}"
     else:
@@ -179,7 +182,8 @@ def _type_mend(value: Any, types: str | list[str]) -> str:
         return f"write one value, without the list{inner}"
     if "string" in types and "object" not in types and isinstance(value, dict):
         return "write one value, without keys below it"
-    if "array" in types and not isinstance(value, dict):
+    scalar = {"integer", "number", "boolean"} & set([types] if isinstance(types, str) else types)
+    if "array" in types and not scalar and not isinstance(value, dict):
         return f"write [{in_yaml(value)}]"
     if isinstance(value, str) and ("integer" in types or "number" in types):
         return "write it without quotes or unit"

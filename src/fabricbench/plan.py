@@ -24,6 +24,8 @@ DONE, MISSING, IS_UNREADABLE = "done", "missing", "unreadable"
 
 _OVERHEAD_S = 4.0
 """What a cell takes beside its measured region: start, imports, namespaces."""
+_UNMEASURED = 2
+"""Steps that training makes before each of its two extra series."""
 _UNKNOWN_S = 10.0
 """Taken for a cell whose parameters don't say how long it takes."""
 _RECORD_FILE = re.compile(rf".+-[0-9a-f]{{8}}(\.failed)?\.json({re.escape(UNREADABLE)})?")
@@ -138,8 +140,10 @@ def estimate(cell: Cell) -> float:
     """Seconds that a cell takes by its parameters, where these say it; a guess otherwise."""
     params = cell.params
     if cell.device == "replay":
+        # At least so many steps; a noisy cell makes more, up to its budget.
         step_s = params["batch"] / params["profile"]["images_per_s"] * cell.scale["time"]
-        return float((params["warmup"] + params["steps"]) * step_s + _OVERHEAD_S)
+        extra = 2 * (params["extra_steps"] + _UNMEASURED) if cell.gpus > 1 else 0
+        return float((params["warmup"] + params["steps"] + extra) * step_s + _OVERHEAD_S)
     if cell.kind == "micro" and cell.fabric["link_bit_s"]:
         round_trip_s = 2 * 8 * sum(params["sizes"]) / cell.fabric["link_bit_s"]
         rounds = (params["warmup"] + params["iterations"]) * len(params["operations"])

@@ -1,5 +1,6 @@
 """Ranks of one cell as a workload sees them: number, barrier and small objects, over either engine."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,12 @@ class Ranks(Protocol):
 
     def share(self, item: Any) -> Any:
         """Rank 0's item on every rank."""
+
+    def tell(self, key: str, value: Any) -> None:
+        """Leave a small value of plain JSON for all ranks at the store: not over the fabric under test."""
+
+    def hear(self, key: str) -> Any:
+        """Wait for what a rank tells under this key."""
 
     def library(self) -> dict[str, str]:
         """Name and version of what carries the messages."""
@@ -82,6 +89,15 @@ class TorchRanks:
         box = [item]
         self._dist.broadcast_object_list(box)
         return box[0]
+
+    def tell(self, key: str, value: Any) -> None:
+        """Leave a small value of plain JSON for all ranks at the store."""
+        self._store.set(f"told/{key}", json.dumps(value))
+
+    def hear(self, key: str) -> Any:
+        """Wait for what a rank tells under this key, as long as a cell may last."""
+        self._store.wait([f"told/{key}"], ENGINE_TIMEOUT)
+        return json.loads(self._store.get(f"told/{key}"))
 
     def library(self) -> dict[str, str]:
         """torch's version; Gloo has none of its own."""
@@ -144,6 +160,14 @@ class MpiRanks:
     def share(self, item: Any) -> Any:
         """Rank 0's item on every rank."""
         return self.comm.bcast(item)
+
+    def tell(self, key: str, value: Any) -> None:
+        """MPI has no store beside the fabric; its workloads make a fixed number of steps."""
+        raise NotImplementedError
+
+    def hear(self, key: str) -> Any:
+        """As `tell`."""
+        raise NotImplementedError
 
     def library(self) -> dict[str, str]:
         """mpi4py's version and the first line of the MPI library's own."""

@@ -14,8 +14,8 @@ from torch import nn
 
 from fabricbench.cell import Cell
 from fabricbench.workloads.ranks import Ranks
-from fabricbench.workloads.train.ddp import distribute
 from fabricbench.workloads.train.layers import Layer, layers_of
+from fabricbench.workloads.train.trainee import Trainee
 
 FORWARD_SHARE = 1 / 3
 
@@ -91,15 +91,35 @@ def step_seconds(cell: Cell) -> float:
     return float(cell.params["batch"] / profile["images_per_s"] * cell.scale["time"])
 
 
-def prepare(cell: Cell, ranks: Ranks) -> tuple[Callable[[], None], nn.Module]:
+class Replayed(Trainee):
     """The replayed model and its step: forward, backward, gradients reduced; no optimiser step."""
-    found = layers_of(cell.params["model"], cell.params["image_size"]) if ranks.rank == 0 else None
-    replayed = ReplayedModel(ranks.share(found), step_seconds(cell), cell.scale["bytes"])
-    model = distribute(replayed, cell, bucket_scale=cell.scale["bytes"])
-    image = torch.ones(1, requires_grad=True)
 
-    def train_one() -> None:
-        replayed.device.start()
-        model(image).sum().backward()
+    model: ReplayedModel
 
-    return train_one, model
+    def __init__(self, cell: Cell, ranks: Ranks) -> None:
+        """Layers as rank 0 finds them."""
+        found = layers_of(cell.params["model"], cell.params["image_size"]) if ranks.rank == 0 else None
+        self.model = ReplayedModel(ranks.share(found), step_seconds(cell), cell.scale["bytes"])
+        self._image = torch.ones(1, requires_grad=True)
+
+    def step(self, model: Callable[..., Any]) -> None:
+        """Wait through one step."""
+        self.model.device.start()
+        model(self._image).sum().backward()
+
+    def begin(self) -> None:
+        """Lateness is of the measured steps alone."""
+        self.model.device.late_s = 0.0
+
+    def observed(self) -> float:
+        """The worst lateness of a wait."""
+        return self.model.device.late_s
+
+    def facts(self, observed: Sequence[float]) -> dict[str, Any]:
+        """What all waits of a step add up to, and the worst lateness of any rank."""
+        return {"compute_s": sum(self.model.times), "latest_wait_s": max(observed)}
+
+
+def prepare(cell: Cell, ranks: Ranks) -> Trainee:
+    """What the loop trains on device replay."""
+    return Replayed(cell, ranks)

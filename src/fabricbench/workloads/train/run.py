@@ -1,123 +1,136 @@
-"""The training cell: warm up, then time every step on every rank.
+"""The training cell: warm up until steady, then time every step on every rank.
 
-One rank trains without DDP: its rate is T(1), the base of every scaling efficiency.
+Beside the steps themselves, the same ranks make steps of their own model without DDP, all at once, and
+steps of DDP that reduce nothing: what the difference leaves is exposed communication. One rank trains
+without DDP: its rate is T(1), the base of every scaling efficiency.
 """
 
+import contextlib
 import importlib
-import time
-from collections.abc import Callable
+import resource
 from typing import Any
 
 import torch
 from torch import nn
 
 from fabricbench.cell import Cell
-from fabricbench.fabrics.traffic import Formula, allreduce
+from fabricbench.workloads.progress import Progress
 from fabricbench.workloads.ranks import Ranks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
-from fabricbench.workloads.train import layers, replay
-from fabricbench.workloads.train.ddp import distribute
+from fabricbench.workloads.train import layers, pace, real, replay, traffic
+from fabricbench.workloads.train.ddp import bucket_bytes, buffer_bytes, distribute
+from fabricbench.workloads.train.loop import Loop, Times
+from fabricbench.workloads.train.trainee import Trainee
 
-SEED = 20080857
+UNMEASURED = 2
+"""Steps before those of `alone_s` and `nosync_s`."""
 
 
 def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
-    if cell.gpus > 1:
+    if cell.gpus > 1 or cell.params.get("compile"):
         importlib.import_module("torch._dynamo")  # DDP asks it for its mode, and it brings sympy
     if cell.device != "replay" or layers.cached(cell.params["model"], cell.params["image_size"]) is None:
         importlib.import_module("torchvision.models")
 
 
 def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
-    """Train for `warmup` + `steps` steps; samples are seconds per step as they passed here."""
-    torch.manual_seed(SEED)
-    train_one, model = (replay.prepare if cell.device == "replay" else prepare_real)(cell, ranks)
-    for _ in range(cell.params["warmup"]):
-        train_one()
-    steps = []
-    network = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-    device = network.device if isinstance(network, replay.ReplayedModel) else None
-    if device is not None:
-        device.late_s = 0.0  # of the measured steps alone
+    """Train; samples are seconds per step as they passed here."""
+    with contextlib.closing(prepare(cell, ranks)) as trainee:
+        return measure(cell, ranks, region, trainee)
+
+
+def prepare(cell: Cell, ranks: Ranks) -> Trainee:
+    """What the cell's device trains."""
+    return replay.prepare(cell, ranks) if cell.device == "replay" else real.Real(cell, ranks)
+
+
+def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outcome:
+    """Without DDP, warm up, the steps themselves, and without synchronisation."""
+    params = cell.params
+    images = cell.gpus * params["batch"]
+    stretched = cell.scale["time"] if cell.device == "replay" else 1
+    loop = Loop(cell, ranks, trainee, Progress(ranks.rank, images * stretched))
+    extra = params["extra_steps"]
+    alone = alone_steps(loop, region, trainee, extra) if ranks.size > 1 else None
+    model = distribute(trainee.model, cell, bucket_scale=cell.scale["bytes"])
+    called = trainee.callable(model)
+    warm = pace.Limits(params["warmup"], params["warmup_most"], params["budget"])
+    warmup_steps, steady = loop.warm_up(called, warm)
+    trainee.begin()
+    reset_peak_memory(cell)
     with region.timed():
-        for _ in range(cell.params["steps"]):
-            began = time.perf_counter()
-            train_one()  # ends when every gradient is reduced: the one synchronisation point of a step
-            if cell.device == "cuda":
-                torch.cuda.synchronize()  # kernels and NCCL run behind the host's back
-            steps.append(time.perf_counter() - began)
-    every = ranks.gather((steps, device.late_s if device is not None else None))
+        limits = pace.Limits(params["steps"], params["steps_most"], params["budget"], params["width"])
+        times, stopped_by = loop.measure(called, limits)
+    observed, peak = trainee.observed(), peak_memory(cell)
+    nosync = None
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        with model.no_sync():
+            loop.make("unsynchronised, unmeasured", called, UNMEASURED)
+            with region.timed():
+                nosync = loop.make("unsynchronised", called, extra)
+    every = ranks.gather((alone or times, times, nosync, observed, peak))
     if ranks.rank != 0:
         return Outcome()
-    known = facts(cell, model)
-    if device is not None:
-        known["latest_wait_s"] = max(late for _, late in every)
-    return Outcome(over_ranks([own for own, _ in every], "step_s", "s"), known, traffic(cell, known))
-
-
-def traffic(cell: Cell, known: dict[str, Any]) -> Formula:
-    """One all-reduce per bucket and step."""
-    buckets = known["buckets"] or 1
-    size = known["gradient_bytes"] / buckets
-    one = allreduce(cell.backend, cell.environment, cell.gpus, cell.ranks_per_node, size)
-    return one.times(buckets * cell.params["steps"])
-
-
-def facts(cell: Cell, model: nn.Module) -> dict[str, Any]:
-    """Images per step over all ranks, and what is reduced per step (bytes as sent, so after scaling)."""
-    own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-    buckets = 0
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        logged = model._get_ddp_logging_data()  # type: ignore[no-untyped-call]
-        buckets = len([size for size in str(logged.get("rebuilt_bucket_sizes", "")).split(",") if size])
-    counted = {
-        "images_per_step": cell.gpus * cell.params["batch"],
-        "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
-        "buckets": buckets,
-        "ddp": own is not model,
+    known = {
+        "images_per_step": images,
+        "ddp": model is not trainee.model,
+        **reduced(model),
+        "broadcast_buffers": bool(params.get("broadcast_buffers", False)),
+        "warmup_steps": warmup_steps,
+        "steady": steady,
+        "stopped_by": stopped_by,
+        "loop_s": times.loop_s,
+        "peak_memory_bytes": max(peak for *_, peak in every),
+        "peak_memory_of": "gpu" if cell.device == "cuda" else "process",
+        **trainee.facts([observed for *_, observed, _ in every]),
     }
-    if isinstance(own, replay.ReplayedModel):
-        counted["compute_s"] = sum(own.times)
-    return counted
+    sent = traffic.of_steps(cell, known["bucket_bytes"], buffer_bytes(model), len(times.steps))
+    return Outcome(samples([each[:3] for each in every]), known, sent)
 
 
-def prepare_real(cell: Cell, ranks: Ranks) -> tuple[Callable[[], None], nn.Module]:
-    """A torchvision model, synthetic images on the device, and the plain training step."""
-    device = torch.device("cuda", torch.cuda.current_device()) if cell.device == "cuda" else None
-    model = distribute(build_model(cell.params["model"]).to(device), cell)
-    generator = torch.Generator().manual_seed(SEED + ranks.rank)
-    size = cell.params["image_size"]
-    images = torch.randn(cell.params["batch"], 3, size, size, generator=generator).to(device)
-    labels = torch.randint(0, 1000, (cell.params["batch"],), generator=generator).to(device)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def train_one() -> None:
-        optimiser.zero_grad(set_to_none=False)  # gradients are views of DDP's buckets
-        loss_of(model(images), labels).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-
-    return train_one, model
+def alone_steps(loop: Loop, region: Region, trainee: Trainee, count: int) -> Times:
+    """Steps of this rank's own model without DDP, all ranks at the same time; nothing of them is left."""
+    kept = trainee.keep()
+    called = trainee.callable(trainee.model)
+    loop.make("without DDP, unmeasured", called, UNMEASURED)
+    with region.timed():
+        times = loop.make("without DDP", called, count)
+    trainee.restore(kept)
+    return times
 
 
-def build_model(name: str) -> nn.Module:
-    """A torchvision classification model with random weights, 1000 classes; ValueError if there is none."""
-    from torchvision.models import get_model
+def samples(every: list[tuple[Times, Times, Times | None]]) -> list[dict[str, Any]]:
+    """The record's series from every rank's times: without DDP, as measured, without synchronisation."""
+    alone, measured, nosync = zip(*every, strict=True)
+    found = over_ranks([each.steps for each in measured], "step_s", "s")
+    found += over_ranks([each.steps for each in alone], "alone_s", "s")
+    if nosync[0] is not None:
+        found += over_ranks([each.steps for each in nosync], "nosync_s", "s")
+    if measured[0].loads:
+        found += over_ranks([each.loads for each in measured], "load_s", "s")
+    return found
 
-    model: nn.Module = get_model(name, weights=None, **INIT.get(name, {}))
-    return model.train()
+
+def reduced(model: nn.Module) -> dict[str, Any]:
+    """What is reduced per step, in bytes as sent (after scaling)."""
+    own = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    sizes = bucket_bytes(model)
+    return {
+        "gradient_bytes": sum(p.numel() * p.element_size() for p in own.parameters() if p.requires_grad),
+        "buckets": len(sizes),
+        "bucket_bytes": sizes,
+    }
 
 
-# Their default initialisation draws from a truncated normal distribution: half a minute, for nothing here.
-INIT = {"inception_v3": {"init_weights": False}, "googlenet": {"init_weights": False}}
+def reset_peak_memory(cell: Cell) -> None:
+    """Count the device's peak from here; a process's can't be reset."""
+    if cell.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
 
 
-def loss_of(output: Any, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy, with auxiliary heads weighted as their papers do (Inception 0.4, GoogLeNet 0.3)."""
-    entropy = nn.functional.cross_entropy
-    if isinstance(output, torch.Tensor):
-        return entropy(output, labels)
-    main, *others = [head for head in output if head is not None]
-    if len(output) == 3:  # GoogLeNet: logits, aux_logits2, aux_logits1
-        return entropy(main, labels) + sum(0.3 * entropy(head, labels) for head in others)
-    return entropy(main, labels) + sum(0.4 * entropy(head, labels) for head in others)
+def peak_memory(cell: Cell) -> int:
+    """The most bytes that tensors held on this rank's GPU, or else that its process had resident."""
+    if cell.device == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""Training's parts: layers by multiply-adds, waits to deadlines, auxiliary heads."""
+"""Training's parts: layers by multiply-adds, and waits to deadlines."""
 
 import pytest
 from cells import PROFILE, TRAIN, a_cell
@@ -72,18 +72,3 @@ def test_a_replayed_step_takes_the_profile_s_time_spread_over_the_layers():
     model = ReplayedModel([layers.Layer(800, 30), layers.Layer(80, 10)], 1.0, byte_scale=8)
     assert model.times == [0.75, 0.25]
     assert [weight.numel() for weight in model.weights] == [100, 10]
-
-
-@pytest.mark.parametrize("name", ["resnet18", "inception_v3", "googlenet"])
-def test_auxiliary_heads_take_part_in_the_loss(name):
-    """Every parameter of the network as trained gets a gradient."""
-    import torch
-
-    from fabricbench.workloads.train.run import build_model, loss_of
-
-    torch.manual_seed(1)
-    model = build_model(name)
-    size = 299 if name == "inception_v3" else 64
-    images = torch.randn(2, 3, size, size)
-    loss_of(model(images), torch.tensor([1, 2])).backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
