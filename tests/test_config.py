@@ -127,7 +127,7 @@ MISTAKES = [
     ("compare", [{"by": "batch", "baseline": 64}],
      ".0.by: 'batch' has one value in every workload; give it as a list (batch: [a, b]) to compare its "),
     ("workloads.vgg16.model", ["vgg16", "vgg61"],
-     ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
+     ".1: 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
     ("workloads.vgg16.batch", [], ": [] must have at least 1 values"),
     ("workloads.vgg16.batch", [32, 0], ".1: 0 must be at least 1"),
     ("workloads.vgg16.except", [{"repeat": 9}], ".0.repeat: 9 matches nothing; known: 1, 2, 3"),

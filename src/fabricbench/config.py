@@ -33,7 +33,7 @@ from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
 from fabricbench.units import parse_duration, parse_share, parse_sizes
-from fabricbench.variants import IMAGE_SIZE, PARAMETERS, axis_values, combinations, resolve, text
+from fabricbench.variants import PARAMETERS, axis_values, combinations, resolve, text
 
 _RESERVED_CAMPAIGNS = ("templates", "references")
 _RESERVED_WORKLOADS = ("tables", "partial", "logs", "grid.json")
@@ -243,8 +243,8 @@ class _Parser:
         given = self._given["workloads"][name]
         found = []
         for variant in combinations(kind, params):
-            if variant.get("model") in IMAGE_SIZE and "image_size" not in given:
-                variant["image_size"] = IMAGE_SIZE[variant["model"]]
+            if "image_size" not in given and "model" in variant:
+                variant |= config_train.image_size(variant["model"])
             try:
                 found.append(resolve(variant))
             except ValueError as error:

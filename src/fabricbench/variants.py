@@ -32,9 +32,6 @@ FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "precision": ("profile",),
 }
 """What a parameter may decide of others that weren't chosen themselves (`resolve`)."""
-IMAGE_SIZE: Mapping[str, int] = {"inception_v3": 299}
-"""Models that need another size of images than the default."""
-
 _UNITS = {"image_size": "px", "bucket_mb": "MiB buckets"}
 _SWITCHES = {
     "channels_last": ("channels last", "channels first"),

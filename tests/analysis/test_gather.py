@@ -2,11 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from records import write_campaign
+from records import make_cell, make_record, put, write_campaign
 
 from fabricbench.analysis.gather import compared, gather, grid_of
 from fabricbench.errors import FabricbenchError
@@ -131,3 +132,16 @@ def test_other_files_beside_records_are_no_cells(before):
     (before / "tables" / "x-y.json").write_text("[1")
     tables, _ = gather([before])
     assert not tables.cells["cell"].str.contains("notes|x-y").any()
+
+
+def test_variants_have_one_name_in_both_campaigns(tmp_path):
+    """A campaign of one batch meets another of two at the batch that they share."""
+    for name, batches in (("one", (64,)), ("two", (32, 64))):
+        for repeat in (1, 2):
+            for batch in batches:
+                cell = make_cell(repeat=repeat)
+                put(make_record(replace(cell, params={**cell.params, "batch": batch})), tmp_path / name)
+    tables, _ = compared(tmp_path / "one", tmp_path / "two", None, False)
+    found = tables.conclusions.comparisons
+    assert set(found.loc[found["n_baseline"] * found["n_other"] > 0, "workload"]) == {"vgg16, batch 64"}
+    assert set(tables.differences["workload"]) == {"vgg16, batch 64"}

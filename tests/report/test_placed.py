@@ -27,6 +27,7 @@ def tables(*placements: str) -> Tables:
         for name in placements
     ]
     cells = with_ids(pd.concat(each, ignore_index=True))
+    cells = cells.assign(family=cells["workload"], no_verdict="")
     conclusions = conclude(cells, NO_SAMPLES, CAMPAIGN, {})
     return Tables(cells, NO_SAMPLES, pd.DataFrame(), conclusions, {})
 

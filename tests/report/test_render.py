@@ -576,3 +576,21 @@ def test_same_records_same_bytes(tmp_path: Path) -> None:
         make_record(make_cell(fabric=fabric, gpus=gpus)) for fabric in ("ethernet", "opa") for gpus in (1, 4)
     ]
     assert page_of_records(tmp_path, records) == page_of_records(tmp_path, records)
+
+
+def test_variants_are_told_apart_where_ids_are_not(tmp_path: Path) -> None:
+    """An id ends in a digest; the variant stands beside it in words, and what isn't compared says why."""
+    cells = [make_cell(), replace(make_cell(), params={**make_cell().params, "batch": 32})]
+    folder = tmp_path / "results" / "default"
+    for cell in cells:
+        put(make_record(cell), folder)
+    grid = make_grid(cells)
+    tables = collect(grid, folder)
+    tables = replace(tables, cells=tables.cells.assign(no_verdict=["", "its host was too busy"]))
+    out = tmp_path / "index.html"
+    render(tables, grid, {}, TEMPLATES, out, partial=False)
+    text = section(out.read_text(encoding="utf-8"), "cells")
+    for name, words in zip((entry["id"] for entry in grid["cells"]), ("batch 64", "batch 32"), strict=True):
+        assert f"{name} {words}" in text
+    assert "not compared: its host was too busy" in text
+    assert "1 cell measured but not compared: its host was too busy." in Page(out.read_text("utf-8")).text

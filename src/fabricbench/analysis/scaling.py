@@ -46,7 +46,7 @@ def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
     joined = scaled.merge(own, on=OWN, how="left").merge(on_any, on=ANY_FABRIC, how="left")
     reference = joined["on_own"].fillna(joined["on_any"])
     share = joined["value"] / joined["gpus"].astype(float) / reference
-    alone = _numbers(joined, "alone_s") / joined["step_s"]
+    alone = _numbers(joined, "alone_s") / _numbers(joined, "step_s")
     by = np.where(share.notna(), ONE_GPU, np.where(alone.notna(), ITSELF, ""))
     return joined.drop(columns=["on_own", "on_any", "itself"]).assign(
         efficiency=share.fillna(alone), reference=pd.Series(by, index=joined.index, dtype="string")

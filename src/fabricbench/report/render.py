@@ -36,6 +36,8 @@ class CellLine:
     """One row of the table of all cells. Each `_key` sorts its column."""
 
     cell: str
+    variant: str
+    """Its workload's variant in words, which its id doesn't tell: `batch 32, bf16`."""
     status: str
     reason: str
     no_verdict: str
@@ -158,6 +160,7 @@ def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
     missing = row["value"] != row["value"]
     return CellLine(
         cell=str(row["cell"]),
+        variant=str(row["workload"]).removeprefix(str(row["family"])).removeprefix(", "),
         status=str(row["status"]),
         reason=str(row["reason"]),
         no_verdict=str(row["no_verdict"]),
