@@ -291,7 +291,25 @@ def _steps(cell: Cell, draw: random.Random, values: list[float] | None) -> list[
         *([Series(metric="step_slowest_rank", unit="rank", values=slowest)] if slowest else []),
         *medians,
         *(halo if cell.kind == "cfd" else []),
+        *(_apart(cell, draw) if cell.kind == "train" and values is None else []),
     ]
+
+
+def _apart(cell: Cell, draw: random.Random) -> list[Series]:
+    """5 steps without DDP and 5 without synchronisation, with one rank a little slower than the others."""
+    compute = _compute_s(cell)
+    found = []
+    for name, share in (("alone", 1.0), ("nosync", 1.01)):
+        steps = [compute * share * draw.gauss(1, SAMPLE_NOISE / 4) for _ in range(5)]
+        medians = [sorted(steps)[2] * (1.02 if rank == 1 else 1.0) for rank in range(cell.gpus)]
+        found += [
+            Series(metric=f"{name}_s", unit="s", values=steps, rank=0),
+            *(
+                Series(metric=f"{name}_median_s", unit="s", values=[median], rank=rank)
+                for rank, median in enumerate(medians)
+            ),
+        ]
+    return found
 
 
 def _noise(cell: Cell) -> float:
@@ -303,10 +321,16 @@ def _step_s(cell: Cell) -> float:
     n, link = cell.gpus, cell.fabric["link_bit_s"]
     if cell.kind == "cfd":
         return 0.4 / n + (0 if n == 1 else 3e6 / link)
-    gradient_bit = {"vgg16": 553e6, "resnet50": 102e6}[cell.workload] * 8 / cell.scale["bytes"]
-    compute = {"vgg16": 0.28, "resnet50": 0.18}[cell.workload] * cell.scale["time"]
+    gradient_bit = {"vgg16": 553e6, "resnet50": 102e6}[cell.params["model"]] * 8 / cell.scale["bytes"]
+    compute = _compute_s(cell)
     wire = 2 * (n - 1) / n * gradient_bit / link
     return compute + max(0.0, wire - 0.6 * compute)
+
+
+def _compute_s(cell: Cell) -> float:
+    """What a step computes for as it runs here; in proportion to the batch, half of it at bf16."""
+    at_64 = {"vgg16": 0.28, "resnet50": 0.18}[cell.params["model"]] * cell.scale["time"]
+    return at_64 * cell.params["batch"] / 64 * (0.5 if cell.params.get("precision") == "bf16" else 1.0)
 
 
 def _messages(cell: Cell, draw: random.Random) -> list[Series]:
@@ -332,7 +356,16 @@ def _messages(cell: Cell, draw: random.Random) -> list[Series]:
 
 def _facts(cell: Cell) -> dict[str, Any]:
     if cell.kind == "train":
-        return {"images_per_step": 64 * cell.gpus, "gradient_bytes": 553_430_000, "buckets": 6}
+        return {
+            "images_per_step": cell.params["batch"] * cell.gpus,
+            "gradient_bytes": 11_068_600,
+            "buckets": 6 if cell.gpus > 1 else 0,
+            "warmup_steps": 8,
+            "steady": True,
+            "stopped_by": "width",
+            "peak_memory_bytes": 3 * 2**29,
+            "peak_memory_of": "process",
+        }
     if cell.kind == "cfd":
         return {"dof": 552_960, "dof_per_rank": 552_960 // cell.gpus, "stages_per_step": 3}
     return {}

@@ -122,6 +122,14 @@ MISTAKES = [
     ("except", [{"fabric": "ethernte"}], ".0.fabric: 'ethernte' matches nothing; did you mean 'ethernet'?"),
     ("only", [{"gpus": [1, 3]}], ".0.gpus: 3 matches nothing; known: 1, 4"),
     ("only", [{}], ".0: {} must have at least 1 key"),
+    ("except", [{"batch": 48}], ".0.batch: 48 matches nothing; known: 32"),
+    ("only", [{"model": ["vgg61"]}], ".0.model: 'vgg61' matches nothing; did you mean 'vgg16'?"),
+    ("compare", [{"by": "batch", "baseline": 64}],
+     ".0.by: 'batch' has one value in every workload; give it as a list (batch: [a, b]) to compare its "),
+    ("workloads.vgg16.model", ["vgg16", "vgg61"],
+     ": 'vgg61' is not a classifier of torchvision; did you mean 'vgg16'?"),
+    ("workloads.vgg16.batch", [], ": [] must have at least 1 values"),
+    ("workloads.vgg16.batch", [32, 0], ".1: 0 must be at least 1"),
     ("workloads.vgg16.except", [{"repeat": 9}], ".0.repeat: 9 matches nothing; known: 1, 2, 3"),
     # interfaces
     ("fabrics.ethernet.interface", "^lo", ": '^lo' is a pattern of NCCL's"),
@@ -686,3 +694,12 @@ def test_tags_as_programs_write_them_are_read(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text('a: !!int "2"\nb: !!bool "true"\nc: !!float "0.5"\nd: !!str 2\n')
     assert load_config([path]) == {"a": 2, "b": True, "c": 0.5, "d": "2"}
+
+
+def test_a_comparison_along_a_parameter_names_one_of_its_values() -> None:
+    """Numbers and switches as they are written; another value is a mistake that names those there are."""
+    config = changed("workloads.vgg16.batch", [32, 64])
+    config["compare"] = [{"by": "batch", "baseline": 64}]
+    assert [vars(one) for one in parse_config(config).compare] == [{"by": "batch", "baseline": "64"}]
+    config["compare"] = [{"by": "batch", "baseline": 48}]
+    assert mistakes(config) == ["config: compare.0.baseline: '48' is no batch here; known: 32, 64"]

@@ -8,10 +8,20 @@ import pytest
 from fabricbench.cores import cores_per_rank
 
 
-@pytest.mark.parametrize(("engine", "cores"), [("mpi", 2), ("gloo", 3), ("nccl", 3)])
-def test_an_engines_own_thread_counts(engine, cores):
-    """Gloo and NCCL have one beside the rank's two."""
-    assert cores_per_rank(2, engine) == cores
+@pytest.mark.parametrize(
+    ("engine", "kind", "cores"),
+    [
+        ("mpi", "cfd", 2),
+        ("ring", "micro", 2),
+        ("mpi", "train", 3),
+        ("ring", "train", 3),
+        ("gloo", "micro", 3),
+        ("nccl", "train", 3),
+    ],
+)
+def test_an_engines_own_thread_counts(engine, kind, cores):
+    """Gloo and NCCL have one beside the rank's two, and training over MPI has one that calls MPI."""
+    assert cores_per_rank(2, engine, kind) == cores
 
 
 def test_what_doctor_and_ranks_share_loads_nothing_heavy():

@@ -105,7 +105,7 @@ def test_cell_is_fully_resolved() -> None:
     assert cell.fabric == {
         "name": "omnipath", "kind": "emulated", "interface": ["opa0"], "subnet": None, "adapter": [],
         "port": 1, "provider": None, "ports_per_node": 1, "rate_bit_s": 100_000_000_000,
-        "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
+        "effective_bit_s": None, "link_bit_s": 390_625_000, "delay_s": 2e-6, "jitter_s": 0.0, "loss": 0.0,
     }  # fmt: skip
     assert cell.backend == {
         "name": "mpi", "engine": "mpi", "library": "mpich", "transport": "ofi", "buffers": "host",
@@ -193,7 +193,6 @@ def test_nothing_left_is_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        ("workloads.vgg16.backends", ["mpi"], "train runs on gloo or nccl"),
         ("workloads.new", {"kind": "cfd", "backends": ["gloo"]}, "cfd runs on mpi"),
         ("workloads.messages.gpus", [1], "a message needs two ranks"),
         ("workloads.vgg16.gpus", [3], "3 ranks don't fill nodes of 2"),
@@ -208,6 +207,27 @@ def test_unsupported_has_its_reason(path: str, value: Any, reason: str) -> None:
     rows = [row for row in grid(changed(path, value)).unsupported if row.reason.startswith(reason)]
     assert rows
     assert len(rows) == len({(row.workload, row.fabric, row.backend, row.gpus) for row in rows})
+
+
+def test_the_solver_has_no_use_for_a_ring() -> None:
+    """Its messages are halos, and its reduction is one number: only the all-reduce makes the engine ring."""
+    config = changed("backends.mpi.engine", "ring")
+    config["workloads"]["flow"] = {"kind": "cfd", "backends": ["mpi"]}
+    (reason,) = {row.reason for row in grid(config).unsupported if row.workload == "flow"}
+    assert (
+        reason
+        == "cfd runs on mpi: it sends halos, and reduces one number, so a ring would be no other engine"
+    )
+
+
+def test_training_runs_on_every_engine() -> None:
+    """Over MPI with the resolved transport, and on a core more, for the thread that calls MPI."""
+    config = changed("workloads.vgg16.backends", ["gloo", "mpi", "ring"])
+    config["backends"]["ring"] = {"engine": "ring"}
+    cells = {c.cell.backend["engine"]: c.cell for c in grid(config).cells if c.cell.workload == "vgg16"}
+    assert sorted(cells) == ["gloo", "mpi", "ring"]
+    for engine in ("mpi", "ring"):
+        assert (cells[engine].backend["transport"], cells[engine].cpus_per_rank) == ("ofi", 2)
 
 
 def test_nccl_needs_cuda() -> None:
@@ -476,3 +496,83 @@ def test_cells_without_slurm_have_no_site() -> None:
     """Nothing of Slurm's is in an emulated cell."""
     assert {cell.cell.placement for cell in grid(BASE).cells} == {""}
     assert all(cell.cell.site == {} and "launch" not in cell.cell.backend for cell in grid(BASE).cells)
+
+
+def sweep(**params: Any) -> dict[str, Any]:
+    """BASE with one training workload of these parameters."""
+    config = copy.deepcopy(BASE)
+    config["workloads"] = {"vgg16": {"kind": "train", "model": "vgg16", "backends": ["gloo"], **params}}
+    return config
+
+
+def test_a_list_of_values_makes_cells_of_each() -> None:
+    """Workload and slug stay as they are: the digest alone tells variants apart."""
+    cells = [cell.cell for cell in grid(sweep(batch=[32, 64], model=["vgg16", "resnet50"])).cells]
+    assert len(cells) == 4 * len(grid(sweep()).cells)
+    assert {(cell.workload, cell.params["model"], cell.params["batch"]) for cell in cells} == {
+        ("vgg16", model, batch) for model in ("vgg16", "resnet50") for batch in (32, 64)
+    }
+    assert slugs(sweep(batch=[32, 64])) == slugs(sweep(batch=64))
+
+
+def test_a_value_more_measures_nothing_again() -> None:
+    """A scalar that becomes a list keeps its cells, by id, and the order in which they run."""
+    before = [cell.id for cell in grid(sweep(batch=64)).cells]
+    after = [cell.id for cell in grid(sweep(batch=[32, 64])).cells]
+    more = [cell.id for cell in grid(sweep(batch=[16, 64, 32])).cells]
+    assert set(before) < set(after) < set(more)
+    assert [cell for cell in after if cell in set(before)] == before
+    assert [cell for cell in more if cell in set(after)] == after
+    assert [cell.id for cell in grid(sweep(batch=[64])).cells] == before
+
+
+def test_variants_of_a_group_run_next_to_each_other_in_drawn_order() -> None:
+    """Backend and GPU count first, then the variant, then the fabric; no variant is always the first."""
+    config = sweep(batch=[16, 32, 64]) | {"repeats": 8}
+    rows = [
+        ((c.repeat, c.gpus), c.params["batch"], c.fabric["name"])
+        for c in (cell.cell for cell in grid(config).cells)
+    ]
+    groups = [group for group, _, _ in rows]
+    assert groups == sorted(groups, key=groups.index)
+    variants = [(group, batch) for group, batch, _ in rows]
+    assert variants == sorted(variants, key=variants.index)
+    first = {next(batch for group, batch, _ in rows if group == one) for one in set(groups)}
+    assert len(first) > 1
+
+
+def test_inceptions_images_are_larger_in_a_list_too() -> None:
+    """Only where no size is given, and only that model's."""
+    sizes = {(c.cell.params["model"], c.cell.params["image_size"]) for c in
+             grid(sweep(model=["vgg16", "inception_v3"])).cells}  # fmt: skip
+    assert sizes == {("vgg16", 224), ("inception_v3", 299)}
+    given = grid(sweep(model=["vgg16", "inception_v3"], image_size=128)).cells
+    assert {cell.cell.params["image_size"] for cell in given} == {128}
+
+
+def test_matchers_name_parameters() -> None:
+    """Several keys must all match; a workload without the parameter matches none of its values."""
+    config = copy.deepcopy(BASE)
+    config["workloads"]["vgg16"] |= {"batch": [32, 64]}
+    config["except"] = [{"workload": "vgg16", "batch": 64, "gpus": 4}]
+    found = {(c.cell.params.get("batch"), c.cell.gpus) for c in grid(config).cells}
+    assert found == {(32, 2), (32, 4), (64, 2), (None, 2), (None, 4)}
+    config["only"] = [{"batch": [32]}]
+    assert {c.cell.workload for c in grid(config).cells} == {"vgg16"}
+
+
+def test_what_cannot_run_is_one_row_for_all_variants() -> None:
+    """The reason holds whatever the parameters."""
+    config = sweep(batch=[32, 64], backends=["mpi"]) | {"gpus": [2]}
+    config["workloads"]["messages"] = BASE["workloads"]["messages"]
+    found = grid(config).unsupported
+    assert len(found) == len({(row.fabric, row.backend, row.gpus, row.reason) for row in found})
+
+
+def test_the_campaign_in_the_grid_has_parameters_as_configured(tmp_path: Path) -> None:
+    """Lists stay lists there; the combinations stand in the cells."""
+    made = grid(sweep(batch=[32, 64]))
+    assert made.campaign["workloads"]["vgg16"]["params"]["batch"] == [32, 64]
+    assert "variants" not in made.campaign["workloads"]["vgg16"]
+    write_grid(made, tmp_path / "grid.json")
+    assert [c.id for c in read_grid(tmp_path / "grid.json").cells] == [c.id for c in made.cells]

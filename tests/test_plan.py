@@ -237,3 +237,17 @@ def test_broken_failure_is_not_accepted(grid: Grid, tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="not a whole record"):
         accept(grid, tmp_path, grid.cells[1].id)
     assert failure.exists()
+
+
+def test_variants_have_lines_and_times_of_their_own(tmp_path: Path) -> None:
+    """What one batch took says nothing of another."""
+    config = CONFIG | {"workloads": {"vgg16": {**CONFIG["workloads"]["vgg16"], "batch": [100, 50]}}}
+    made = expand(parse_config(config), code_key=lambda kind, launcher: "key")
+    small = next(c for c in made.cells if c.cell.params["batch"] == 50 and c.cell.gpus == 2)
+    put(small, tmp_path, seconds=30)
+    found = plan(made, tmp_path)
+    measured = {(c.cell.cell.params["batch"], c.cell.cell.gpus) for c in found.cells if c.measured}
+    assert measured == {(50, 2)}
+    lines = render_plan(found).splitlines()
+    names = [line.split("  ")[0] for line in lines if line.startswith("vgg16")]
+    assert names == ["vgg16, batch 50", "vgg16, batch 100"]

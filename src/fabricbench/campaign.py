@@ -100,8 +100,10 @@ class Fabric:
     """Exactly so many of the names must exist on every node."""
     rate_bit_s: int | None
     """Line rate of one port of the real network; None when it isn't given."""
+    effective_bit_s: int | None
+    """What the transport reached of it, where links are shaped to that; None for the line rate."""
     link_bit_s: int | None
-    """Rate of one port as shaped here: rate_bit_s divided by both scales."""
+    """Rate of one port as shaped here: what is reached of rate_bit_s, divided by both scales."""
     delay_s: float
     """One-way delay of the real network (not scaled)."""
     jitter_s: float
@@ -142,11 +144,21 @@ class Matcher:
     gpus: tuple[int, ...] | None = None
     repeat: tuple[int, ...] | None = None
     placement: tuple[str, ...] | None = None
+    params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Of those parameters that may be lists (variants.AXES); a workload without one of them never matches."""
 
     def matches(
-        self, *, workload: str, fabric: str, backend: str, gpus: int, repeat: int, placement: str
+        self,
+        *,
+        workload: str,
+        fabric: str,
+        backend: str,
+        gpus: int,
+        repeat: int,
+        placement: str,
+        params: Mapping[str, Any],
     ) -> bool:
-        """Whether every key that was given holds the point's value."""
+        """Whether every key that was given holds the point's value; `params`: one value each."""
         return (
             (self.workload is None or workload in self.workload)
             and (self.fabric is None or fabric in self.fabric)
@@ -154,6 +166,7 @@ class Matcher:
             and (self.gpus is None or gpus in self.gpus)
             and (self.repeat is None or repeat in self.repeat)
             and (self.placement is None or placement in self.placement)
+            and all(name in params and params[name] in wanted for name, wanted in self.params.items())
         )
 
 
@@ -164,7 +177,9 @@ class Workload:
     name: str
     kind: str
     params: Mapping[str, Any]
-    """What the kind defines, and nothing else."""
+    """What the kind defines, and nothing else; those of variants.AXES may be lists."""
+    variants: tuple[Mapping[str, Any], ...]
+    """The parameters of its cells: one value each, for every choice from those that are lists."""
     device: str
     fabrics: tuple[str, ...]
     backends: tuple[str, ...]
@@ -183,8 +198,42 @@ class Comparison:
     """Along one axis, every other value against the baseline."""
 
     by: str
-    """fabric, backend, library or placement."""
+    """fabric, backend, library, placement, or a parameter that is a list somewhere."""
     baseline: str
+    """Of a parameter, the value as text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRate:
+    """One rate of a reference that a cell of the grid stands for."""
+
+    model: str
+    fabric: str
+    """The config's name of it."""
+    batch: int
+    """Images per GPU."""
+    gpus: int
+    images_per_s: float
+    """Of all GPUs together."""
+    one_gpu_images_per_s: float
+    """What the same reference has for one GPU without a network."""
+    fits: str | None
+    """effective or fixed_cost: the value that was chosen by this rate; None for a prediction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A reference, and its rates that the campaign repeats."""
+
+    reference: str
+    title: str
+    url: str
+    device: str
+    unresolved: float
+    """A share: differences in the reference that are smaller mean nothing."""
+    engine: str
+    """The reference's, whichever the cells run on."""
+    rates: tuple[PublishedRate, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +257,7 @@ class Campaign:
     pair_within_s: float
     allow_version_differences: bool
     accept_failures: bool
+    published: Published | None
     environment: Mapping[str, str | None]
     only: tuple[Matcher, ...]
     leave_out: tuple[Matcher, ...]
@@ -215,4 +265,6 @@ class Campaign:
     def to_json(self) -> dict[str, Any]:
         """Plain data as JSON has it (lists, not tuples), keys sorted."""
         plain: dict[str, Any] = json.loads(canonical_json(asdict(self)))
+        for workload in plain["workloads"].values():
+            del workload["variants"]  # they follow from params, and stand in the cells
         return plain

@@ -31,8 +31,9 @@ class Cell:
     """The workload's parameters with every default filled in."""
     fabric: Json
     """Resolved definition: name, kind, interface and adapter (lists of the names that they may have),
-    subnet, port, provider, ports_per_node, rate_bit_s (of one port of the real fabric), link_bit_s (as
-    shaped here: rate_bit_s divided by both scales), delay_s and jitter_s (as shaped here: the real ones
+    subnet, port, provider, ports_per_node, rate_bit_s (of one port of the real fabric),
+    effective_bit_s (what its transport reached of that; null for all of it), link_bit_s (as shaped here:
+    that divided by both scales), delay_s and jitter_s (as shaped here: the real ones
     multiplied by the time scale), loss (a share)."""
     backend: Json
     """name and engine (gloo, mpi, …), and those options that apply: library, transport, buffers, launch (how
@@ -70,7 +71,7 @@ class Cell:
     def cpus_per_rank(self) -> int:
         """Cores that Slurm gives to each rank: the config's, or those of its threads and its engine's."""
         given = self.site.get("cpus_per_rank")
-        return int(given or cores_per_rank(self.threads_per_rank, self.backend["engine"]))
+        return int(given or cores_per_rank(self.threads_per_rank, self.backend["engine"], self.kind))
 
     @property
     def slug(self) -> str:

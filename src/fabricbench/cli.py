@@ -138,6 +138,12 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--html", type=Path, metavar="PAGE", help="write a page of both, too")
     compare.set_defaults(run=_compare)
 
+    fit = commands.add_parser(
+        "fit", help="choose effective rates and fixed cost by published rates, measuring"
+    )
+    fit.add_argument("--config", type=Path, nargs="+", action="extend", metavar="FILE", required=True)
+    fit.set_defaults(run=_fit)
+
     select = commands.add_parser("select", help="print the variables that each fabric and backend get")
     select.add_argument("--config", type=Path, nargs="+", action="extend", metavar="FILE")
     select.add_argument("--fabric", action="append", default=[], metavar="NAME", help="only this one")
@@ -302,6 +308,17 @@ def _select(options: argparse.Namespace) -> int:
     campaign = parse_config(load_config(options.config or DEFAULT_CONFIG))
     entries = selections(campaign, options.fabric, options.backend)
     print(json.dumps(entries, indent=2, ensure_ascii=False) if options.json else render(entries).rstrip())
+    return 0
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from fabricbench.config import load_config, parse_config
+    from fabricbench.fit import fit, measured, yaml_lines
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    print(yaml_lines(fit(parse_config(load_config(options.config)), say, measured)))
     return 0
 
 

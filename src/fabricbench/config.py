@@ -27,11 +27,13 @@ from fabricbench.config_network import (
     parse_fabric,
     quantity,
 )
+from fabricbench.config_published import parse_published
 from fabricbench.config_schema import did_you_mean, properties, schema, schema_mistakes, shown, with_defaults
 from fabricbench.config_values import environment_mistakes, value_mistakes
 from fabricbench.errors import ConfigError
 from fabricbench.strict_yaml import read_yaml
 from fabricbench.units import parse_duration, parse_share, parse_sizes
+from fabricbench.variants import IMAGE_SIZE, PARAMETERS, axis_values, combinations, resolve, text
 
 _RESERVED_CAMPAIGNS = ("templates", "references")
 _RESERVED_WORKLOADS = ("tables", "partial", "logs", "grid.json")
@@ -122,11 +124,12 @@ class _Parser:
             gpus=tuple(sorted(set(config["gpus"]))),
             repeats=config["repeats"],
             seed=config["seed"],
-            compare=self._comparisons(fabrics, backends, cluster),
+            compare=self._comparisons(fabrics, backends, workloads, cluster),
             margin=self._quantity(_positive_share, "margin", config["margin"], 0.05),
             pair_within_s=self._quantity(_positive_duration, "pair_within", config["pair_within"], 3600.0),
             allow_version_differences=config["allow_version_differences"],
             accept_failures=config["accept_failures"],
+            published=parse_published(config["published"], cluster, fabrics, workloads, self._mistake),
             environment=environment(config["environment"]),
             only=self._matchers("only", config["only"], workloads.values(), cluster),
             leave_out=self._matchers("except", config["except"], workloads.values(), cluster),
@@ -143,7 +146,11 @@ class _Parser:
         return quantity(parse, path, value, fallback, self._mistake)
 
     def _comparisons(
-        self, fabrics: Mapping[str, Fabric], backends: Mapping[str, Backend], cluster: Cluster
+        self,
+        fabrics: Mapping[str, Fabric],
+        backends: Mapping[str, Backend],
+        workloads: Mapping[str, Workload],
+        cluster: Cluster,
     ) -> tuple[Comparison, ...]:
         """The axes asked for, each once; fabrics from the first by name if none is."""
         libraries = {backend.options.get("library") for backend in backends.values()} - {None}
@@ -152,16 +159,20 @@ class _Parser:
             "backend": sorted(backends),
             "library": sorted(map(str, libraries)),
             "placement": [*cluster.placement] if cluster.by_slurm else [],
+            **_compared_values(workloads.values()),
         }
         asked = self._config["compare"] or [{"by": "fabric", "baseline": known["fabric"][0]}]
-        for index, value in enumerate(asked):
-            if value["baseline"] not in known[value["by"]]:
-                hint = did_you_mean(value["baseline"], known[value["by"]])
-                text = f"{value['baseline']!r} is no {value['by']} here; {hint}"
-                self._mistake(f"compare.{index}.baseline", text)
-            if value["by"] in [other["by"] for other in asked[:index]]:
-                self._mistake(f"compare.{index}.by", f"{value['by']!r} is there twice; keep one baseline")
-        return tuple(Comparison(**value) for value in asked)
+        found = tuple(Comparison(by=value["by"], baseline=text(value["baseline"])) for value in asked)
+        for index, one in enumerate(found):
+            if one.by in PARAMETERS and not known[one.by]:
+                mend = f"give it as a list ({one.by}: [a, b]) to compare its values"
+                self._mistake(f"compare.{index}.by", f"{one.by!r} has one value in every workload; {mend}")
+            elif one.baseline not in known[one.by]:
+                hint = did_you_mean(one.baseline, known[one.by])
+                self._mistake(f"compare.{index}.baseline", f"{one.baseline!r} is no {one.by} here; {hint}")
+            if one.by in [other.by for other in found[:index]]:
+                self._mistake(f"compare.{index}.by", f"{one.by!r} is there twice; keep one baseline")
+        return found
 
     def _workload(self, name: str, cluster: Cluster) -> Workload:
         config, path = self._config, f"workloads.{name}"
@@ -175,10 +186,12 @@ class _Parser:
         if value["device"] == "cuda" and cluster.kind == "emulated":
             text = "'cuda' is for real machines; on an emulated cluster use replay, or cpu"
             self._mistake(f"{path}.device", text)
+        params = self._params(name, value, cluster)
         workload = Workload(
             name=name,
             kind=value["kind"],
-            params=self._params(name, value, cluster),
+            params=params,
+            variants=self._variants(name, value["kind"], params),
             device=value["device"],
             fabrics=self._names(f"{path}.fabrics", value["fabrics"], config["fabrics"]),
             backends=self._names(f"{path}.backends", value["backends"], config["backends"]),
@@ -201,9 +214,6 @@ class _Parser:
         keys = properties(schema()["$defs"][kind], value)
         params = {key: value[key] for key in sorted(keys) if key != "device"}
         if kind == "train":
-            given = self._given["workloads"][name]
-            if "image_size" not in given and (text := config_train.unlike_sizes(params["model"])):
-                self._mistake(f"{path}.image_size", text)
             params = self._train_params(path, params, value["device"], cluster)
         if kind == "micro":
             step = params.pop("step")
@@ -220,13 +230,26 @@ class _Parser:
         self, path: str, params: dict[str, Any], device: str, cluster: Cluster
     ) -> dict[str, Any]:
         """Training's parameters: units as numbers, without what the device doesn't use."""
-        for key, text in config_train.mistakes(params, device, cluster.kind):
-            self._mistake(f"{path}.{key}", text)
+        for key, wrong in config_train.mistakes(params, device, cluster.kind):
+            self._mistake(f"{path}.{key}", wrong)
         budget, width, fixed = params["budget"], params["width"], params["fixed_cost"]
         params["budget"] = self._quantity(_positive_duration, f"{path}.budget", budget, 30.0)
         params["width"] = self._quantity(parse_share, f"{path}.width", width, 0.02)
         params["fixed_cost"] = self._quantity(parse_duration, f"{path}.fixed_cost", fixed, 0.0)
         return config_train.used(params, device)
+
+    def _variants(self, name: str, kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Every combination of a workload's parameters, with what depends on several of them looked up."""
+        given = self._given["workloads"][name]
+        found = []
+        for variant in combinations(kind, params):
+            if variant.get("model") in IMAGE_SIZE and "image_size" not in given:
+                variant["image_size"] = IMAGE_SIZE[variant["model"]]
+            try:
+                found.append(resolve(variant))
+            except ValueError as error:
+                self._mistake(f"workloads.{name}.profile", f"for {variant.get('model')}: {error}")
+        return tuple(found)
 
     def _names(self, path: str, names: Sequence[str] | None, known: Mapping[str, Any]) -> tuple[str, ...]:
         """Names that exist, sorted; all known ones for None."""
@@ -251,30 +274,52 @@ class _Parser:
             "gpus": {gpus for workload in workloads for gpus in workload.gpus},
             "repeat": set(range(1, max((workload.repeats for workload in workloads), default=0) + 1)),
             "placement": {"packed", *cluster.placement} if cluster.by_slurm else set(),
+            **_values(workloads),
         }
         matchers = []
         for index, value in enumerate(values):
-            matcher = {
-                key: tuple(wanted if isinstance(wanted, list) else [wanted])
-                for key, wanted in value.items()
-                if wanted is not None
-            }
+            matcher = {key: tuple(_listed(wanted)) for key, wanted in value.items() if wanted is not None}
             for key, wanted in matcher.items():
                 for item in wanted:
                     if item not in known[key]:
-                        hint = did_you_mean(item, sorted(known[key]))
+                        hint = did_you_mean(item, map(text, sorted(known[key])))
                         self._mistake(f"{path}.{index}.{key}", f"{shown(item)} matches nothing; {hint}")
-            matchers.append(Matcher(**matcher))
+            params = {key: matcher.pop(key) for key in PARAMETERS if key in matcher}
+            matchers.append(Matcher(**matcher, params=params))
         return tuple(matchers)
 
 
 def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the image size that some models need, where none is given."""
-    workloads = {
-        name: config_train.image_size(value.get("model")) | value
-        for name, value in given["workloads"].items()
-    }
+    """The configuration with the image size that some models need, where none is given; see `_variants`."""
+    workloads = {}
+    for name, value in given["workloads"].items():
+        sizes = {IMAGE_SIZE.get(model) for model in _listed(value.get("model"))}
+        only = sizes.pop() if len(sizes) == 1 else None
+        workloads[name] = value if only is None else {"image_size": only} | value
     return {**given, "workloads": workloads}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _values(workloads: Iterable[Workload]) -> dict[str, set[Any]]:
+    """By parameter that may be a list, the values that it has in the variants of these workloads."""
+    found: dict[str, set[Any]] = {name: set() for name in PARAMETERS}
+    for workload in workloads:
+        for variant in workload.variants:
+            for name, value in axis_values(workload.kind, variant):
+                found[name].add(value)
+    return found
+
+
+def _compared_values(workloads: Iterable[Workload]) -> dict[str, list[str]]:
+    """By parameter, as text, the values of workloads in which it has several."""
+    found: dict[str, set[Any]] = {name: set() for name in PARAMETERS}
+    for workload in workloads:
+        for name, values in _values([workload]).items():
+            found[name] |= values if len(values) > 1 else set()
+    return {name: list(map(text, sorted(values))) for name, values in found.items()}
 
 
 def _positive_share(value: float | str) -> float:

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from fabricbench.campaign import Backend, Cluster, Fabric
 from fabricbench.config_schema import did_you_mean, shown
 from fabricbench.fabrics.selection import LIBRARIES, PROVIDERS
-from fabricbench.mpi_library import SRUN_MPI
+from fabricbench.mpi_library import MPI_ENGINES, SRUN_MPI, is_mpi
 from fabricbench.units import parse_delay, parse_rate, parse_share
 
 T = TypeVar("T")
 Mistake = Callable[[str, str], None]
 
-_EMULATED_ONLY = ("delay", "jitter", "loss")
+_EMULATED_ONLY = ("effective", "delay", "jitter", "loss")
+_RATES = ("rate", "effective")
 _NOT_EMULATED = ("subnet", "adapter", "port", "provider")
 _SLOWEST_LINK_BIT_S = 1000
 _FASTEST_LINK_BIT_S = 10_000_000_000
@@ -35,7 +36,7 @@ _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _OPTIONS = {
     "gloo": (),
-    "mpi": ("library", "transport", "buffers", "launch", "gpudirect"),
+    **dict.fromkeys(MPI_ENGINES, ("library", "transport", "buffers", "launch", "gpudirect")),
     "nccl": ("gpudirect", "algorithm", "protocol", "channels"),
 }
 _ALL_OPTIONS = tuple(dict.fromkeys(option for options in _OPTIONS.values() for option in options))
@@ -59,12 +60,15 @@ def parse_fabric(
     _check_place(path, kind, value, given, cluster, mistake)
     rate = value["rate"]
     rate_bit_s = None if rate is None else quantity(parse_rate, f"{path}.rate", rate, 0, mistake)
-    link = None if rate_bit_s is None else round(rate_bit_s / (cluster.scale.bytes * cluster.scale.time))
+    effective = _effective(f"{path}.effective", value, rate_bit_s, mistake)
+    reached = rate_bit_s if effective is None else effective
+    link = None if reached is None else round(reached / (cluster.scale.bytes * cluster.scale.time))
+    told = ("rate", rate) if effective is None else ("effective", value["effective"])
     if cluster.kind == "emulated" and link is not None and link > _FASTEST_LINK_BIT_S:
-        text = f"{shown(rate)} is {link / 1e9:g} Gbit/s here, more than an emulated link carries"
-        mistake(f"{path}.rate", f"{text}; set cluster.scale, as {{bytes: 128, time: 2}}")
-    if cluster.kind == "emulated" and rate_bit_s and link is not None and link < _SLOWEST_LINK_BIT_S:
-        mistake(f"{path}.rate", f"{shown(rate)} is {link} bit/s here; lower cluster.scale")
+        text = f"{shown(told[1])} is {link / 1e9:g} Gbit/s here, more than an emulated link carries"
+        mistake(f"{path}.{told[0]}", f"{text}; set cluster.scale, as {{bytes: 128, time: 2}}")
+    if cluster.kind == "emulated" and reached and link is not None and link < _SLOWEST_LINK_BIT_S:
+        mistake(f"{path}.{told[0]}", f"{shown(told[1])} is {link} bit/s here; lower cluster.scale")
     return Fabric(
         name=name,
         kind=kind,
@@ -75,6 +79,7 @@ def parse_fabric(
         provider=value["provider"],
         ports_per_node=_ports(path, value, interface, adapter, cluster, mistake),
         rate_bit_s=rate_bit_s,
+        effective_bit_s=effective,
         link_bit_s=link,
         delay_s=quantity(parse_delay, f"{path}.delay", value["delay"], 0.0, mistake),
         jitter_s=quantity(parse_delay, f"{path}.jitter", value["jitter"], 0.0, mistake),
@@ -90,8 +95,8 @@ def check_shared(fabrics: Mapping[str, Fabric], mistake: Mistake) -> None:
     """
     for first, second in combinations(fabrics.values(), 2):
         for key, what in _shared(first, second):
-            for wire in ("rate", "delay", "jitter", "loss"):
-                field = {"rate": "rate_bit_s", "loss": "loss"}.get(wire, f"{wire}_s")
+            for wire in ("rate", "effective", "delay", "jitter", "loss"):
+                field = wire if wire == "loss" else f"{wire}_bit_s" if wire in _RATES else f"{wire}_s"
                 if getattr(first, field) != getattr(second, field):
                     mistake(
                         f"fabrics.{second.name}.{key}",
@@ -111,7 +116,7 @@ def parse_backend(name: str, value: Mapping[str, Any], cluster: Cluster, mistake
             has = ", ".join(_OPTIONS[engine]) or "none"
             text = f"{shown(value[option])}: engine {engine} has no such option; it has: {has}"
             mistake(f"{path}.{option}", f"{text}; remove it")
-    if engine == "mpi":
+    if is_mpi(engine):
         options = {"library": "mpich", "buffers": "host"} | options
         if cluster.by_slurm:
             options = {"launch": SRUN_MPI[options["library"]]} | options
@@ -240,6 +245,17 @@ def _check_place(
     for key in _EMULATED_ONLY:
         if cluster.kind != "emulated" and key in given:
             mistake(f"{path}.{key}", "only emulated fabrics have it; remove it")
+
+
+def _effective(path: str, value: Mapping[str, Any], rate_bit_s: int | None, mistake: Mistake) -> int | None:
+    """What is reached of the line rate, at most all of it."""
+    if (given := value["effective"]) is None:
+        return None
+    reached = quantity(parse_rate, path, given, 0, mistake)
+    if rate_bit_s and reached > rate_bit_s:
+        text = f"{shown(given)} is above the line rate of {shown(value['rate'])}"
+        mistake(path, f"{text}; write what was reached of it, or leave it out")
+    return reached
 
 
 def _ports(

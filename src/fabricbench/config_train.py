@@ -9,9 +9,7 @@ from fabricbench.config_schema import did_you_mean, in_yaml, shown
 from fabricbench.image_folder import why_no_images
 from fabricbench.torchvision_models import classifiers
 
-_IMAGE_SIZE = {"inception_v3": 299}
-_USUAL_SIZE = 224
-_COMPUTING = {"precision": "fp32", "channels_last": False, "compile": False}
+_COMPUTING = {"channels_last": False, "compile": False}
 """What says how numbers are computed, with the default: without meaning on a device that computes none."""
 _REPLAY_ALONE = ("profile", "fixed_cost")
 _HERE = ("emulated", "host")
@@ -22,20 +20,6 @@ def used(params: Mapping[str, Any], device: str) -> dict[str, Any]:
     """The parameters that can change a measurement on this device."""
     unused = (*_COMPUTING, "images", "loader_workers") if device == "replay" else _REPLAY_ALONE
     return {key: value for key, value in params.items() if key not in unused}
-
-
-def image_size(model: Any) -> dict[str, int]:
-    """`image_size` where a model's isn't the usual one; of several models, where it is the same for all."""
-    sizes = _sizes(model)
-    return {"image_size": sizes.pop()} if len(sizes) == 1 and sizes != {_USUAL_SIZE} else {}
-
-
-def unlike_sizes(model: Any) -> str:
-    """What is wrong with several models without an image size, where theirs differ; empty if nothing."""
-    if len(_sizes(model)) == 1:
-        return ""
-    sizes = ", ".join(f"{each} {_IMAGE_SIZE.get(each, _USUAL_SIZE)}" for each in model)
-    return f"missing; these models' usual sizes differ ({sizes}): give one, or make several workloads"
 
 
 def values(key: str, value: Any) -> list[tuple[str, Any]]:
@@ -53,8 +37,9 @@ def mistakes(params: Mapping[str, Any], device: str, cluster: str) -> Iterator[t
             if device == "replay" and value != usual:
                 text = f"{in_yaml(value)}: device replay computes nothing; leave it out, or take cuda or cpu"
                 yield path, text
-            elif device == "cpu" and value == "tf32":
-                yield path, "'tf32' is a GPU's; on device cpu use fp32 or bf16"
+    for path, value in values("precision", params["precision"]):
+        if device == "cpu" and value == "tf32":
+            yield path, "'tf32' is a GPU's; on device cpu use fp32 or bf16"
     yield from _compiled(params, device, cluster)
     if device == "replay" and params["profile"] is None:
         yield "profile", "null: device replay needs {images_per_s, batch, source}"
@@ -64,10 +49,6 @@ def mistakes(params: Mapping[str, Any], device: str, cluster: str) -> Iterator[t
     folder = params["images"]
     if device != "replay" and folder is not None and cluster in _HERE and (why := why_no_images(folder)):
         yield "images", f"{shown(folder)} {why}; mend it, or leave it out for synthetic images"
-
-
-def _sizes(model: Any) -> set[int]:
-    return {_IMAGE_SIZE.get(each, _USUAL_SIZE) for _, each in values("", model) if isinstance(each, str)}
 
 
 def _models(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -19,15 +19,22 @@ from fabricbench.cores import cores_per_rank
 from fabricbench.errors import ConfigError, FabricbenchError, LaunchError
 from fabricbench.fabrics.selection import default_transport, environment, fill, why_unsupported
 from fabricbench.launch.nodes import pick
+from fabricbench.mpi_library import is_mpi
 from fabricbench.record import write_atomically
+from fabricbench.variants import axis_values
 from fabricbench.workloads.cfd.mesh import process_grid
 
 SCHEMA = 1
 
 _MOST_REASONS = 3
 
-ENGINES = {"train": ("gloo", "nccl"), "cfd": ("mpi",), "micro": ("gloo", "mpi", "nccl")}
+ENGINES = {
+    "train": ("gloo", "nccl", "mpi", "ring"),
+    "cfd": ("mpi",),
+    "micro": ("gloo", "mpi", "nccl", "ring"),
+}
 """The engines that each kind of workload runs on."""
+_WHY_NOT = {("cfd", "ring"): ": it sends halos, and reduces one number, so a ring would be no other engine"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A point of the grid that can't be measured, whatever the repeat."""
+    """A point of the grid that can't be measured, whatever the repeat and the variant of the workload."""
 
     workload: str
     fabric: str
@@ -78,17 +85,20 @@ class _Point(NamedTuple):
     fabric: str
     placement: str
     """packed or spread; empty without Slurm."""
+    params: Mapping[str, Any]
+    """One variant of the workload's parameters."""
 
 
 def expand(campaign: Campaign, code_key: Callable[[str, str], str] = package_code_key) -> Grid:
     """The grid of a campaign: blocks (repeats) first, in each the fabrics and placements next to each other.
 
-    Which group of them comes first in a block, and which in a group, is drawn by the seed.
+    Which group of them comes first in a block, and which in a group, is drawn by the seed. Variants of a
+    workload that have backend and GPU count in common follow each other, in an order that is drawn too.
     `code_key` gives the key of (workload kind, launcher). Raises ConfigError when no cell can be measured.
     """
     cells = []
     unsupported: dict[Unsupported, None] = {}
-    for point in sorted(_points(campaign), key=partial(_place, campaign.seed)):
+    for point in sorted(_points(campaign), key=partial(_place, campaign)):
         if reason := _why_not(campaign, point):
             row = Unsupported(point.workload, point.fabric, point.backend, point.gpus, reason)
             unsupported[row] = None
@@ -128,7 +138,8 @@ def why_not_selected(campaign: Campaign, workload: Workload, fabric: str, backen
     """Why a workload can't run on a fabric and backend, at whatever GPU count; None when it can."""
     engines = ENGINES[workload.kind]
     if campaign.backends[backend].engine not in engines:
-        return f"{workload.kind} runs on {' or '.join(engines)}"
+        why = _WHY_NOT.get((workload.kind, campaign.backends[backend].engine), "")
+        return f"{workload.kind} runs on {' or '.join(engines)}{why}"
     return why_unsupported(*pair(campaign, fabric, backend), workload.device)
 
 
@@ -185,9 +196,9 @@ def _points(campaign: Campaign) -> Iterator[_Point]:
         repeats = range(1, workload.repeats + 1)
         for gpus in workload.gpus:
             placements = _placements(campaign.cluster, _placement(workload, gpus)[0])
-            for axes in product(repeats, workload.backends, workload.fabrics, placements):
-                repeat, backend, fabric, placement = axes
-                point = _Point(repeat, workload.name, gpus, backend, fabric, placement)
+            for axes in product(repeats, workload.backends, workload.fabrics, placements, workload.variants):
+                repeat, backend, fabric, placement, params = axes
+                point = _Point(repeat, workload.name, gpus, backend, fabric, placement, params)
                 if _left_in(campaign, point) and _left_in(workload, point):
                     yield point
 
@@ -201,11 +212,15 @@ def _placements(cluster: Cluster, nodes: int) -> tuple[str, ...]:
     return ("packed",) if same else cluster.placement
 
 
-def _place(seed: int, point: _Point) -> tuple[int, bytes, bytes]:
-    """Where a point stands in the order of running: a draw of its own, so that one more moves no other."""
-    group = f"{seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
+def _place(campaign: Campaign, point: _Point) -> tuple[int, bytes, bytes, bytes]:
+    """Where a point stands in the order of running: a draw of its own, so that one more moves no other.
+
+    A variant is drawn by all its values, those that are no lists too, so that a value more moves none either.
+    """
+    group = f"{campaign.seed} {point.repeat} {point.workload} {point.gpus} {point.backend}"
+    values = axis_values(campaign.workloads[point.workload].kind, point.params)
     spread = " spread" if point.placement == "spread" else ""
-    return point.repeat, _draw(group), _draw(f"{group} {point.fabric}{spread}")
+    return point.repeat, _draw(group), _draw(f"{group} {values}"), _draw(f"{group} {point.fabric}{spread}")
 
 
 def _draw(text: str) -> bytes:
@@ -259,7 +274,7 @@ def _why_not(campaign: Campaign, point: _Point) -> str | None:
         return f"needs {nodes} nodes, cluster.nodelist leaves {left}"
     if workload.kind == "cfd":
         try:
-            process_grid(workload.params["cells"], point.gpus, workload.params["process_grid"])
+            process_grid(point.params["cells"], point.gpus, point.params["process_grid"])
         except LaunchError as error:
             return str(error)
     return None
@@ -273,7 +288,7 @@ def _cell(campaign: Campaign, point: _Point) -> Cell:
     return Cell(
         workload=workload.name,
         kind=workload.kind,
-        params=workload.params,
+        params=point.params,
         fabric=fabric,
         backend=backend,
         environment=variables,
@@ -295,7 +310,7 @@ def _site(cluster: Cluster, workload: Workload, engine: str, placement: str) -> 
     """What may choose other machines or another stack under Slurm; not who pays, nor how long it may take."""
     if not cluster.by_slurm:
         return {}
-    cpus = cluster.cpus_per_rank or cores_per_rank(workload.threads_per_rank, engine)
+    cpus = cluster.cpus_per_rank or cores_per_rank(workload.threads_per_rank, engine, workload.kind)
     site: dict[str, Any] = {"placement": placement, "cpus_per_rank": cpus}
     given: dict[str, Any] = {"modules": list(cluster.modules), "container": cluster.container}
     if cluster.kind == "slurm":
@@ -309,7 +324,7 @@ def _site(cluster: Cluster, workload: Workload, engine: str, placement: str) -> 
 def _backend(backend: Backend, kind: str) -> dict[str, Any]:
     """A backend as a cell has it: MPI's transport, if none was chosen, is the fabric's."""
     resolved = {"name": backend.name, "engine": backend.engine, **backend.options}
-    if backend.engine == "mpi":
+    if is_mpi(backend.engine):
         resolved.setdefault("transport", default_transport(kind, resolved["library"]))
     return resolved
 

@@ -21,6 +21,15 @@ SRUN_MPI = MappingProxyType(
 """srun's --mpi for each library, where the backend doesn't say."""
 
 
+MPI_ENGINES = ("mpi", "ring")
+"""Engines whose messages an MPI library carries: its own all-reduce, or a ring over its messages."""
+
+
+def is_mpi(engine: object) -> bool:
+    """Whether an engine's messages go through an MPI library."""
+    return engine in MPI_ENGINES
+
+
 def which_mpi(version: str) -> str | None:
     """The config's word for the library of this MPI_Get_library_version; None if it is another."""
     return next((word for word, pattern in _SAYS if re.search(pattern, version, re.IGNORECASE)), None)

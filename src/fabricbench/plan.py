@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from fabricbench.analysis.names import natural
 from fabricbench.campaign import Cluster
 from fabricbench.cell import Cell
 from fabricbench.errors import RecordError
 from fabricbench.grid import Grid, GridCell, Unsupported
 from fabricbench.record import Record, failure_path, read_record, write_record
 from fabricbench.slurm_job import minutes
+from fabricbench.variants import Labels, Values, axis_values
 
 UNREADABLE = ".unreadable"
 DONE, MISSING, IS_UNREADABLE = "done", "missing", "unreadable"
@@ -27,6 +29,8 @@ _UNMEASURED = 2
 _UNKNOWN_S = 10.0
 """Taken for a cell whose parameters don't say how long it takes."""
 _RECORD_FILE = re.compile(rf".+-[0-9a-f]{{8}}(\.failed)?\.json({re.escape(UNREADABLE)})?")
+
+Alike = tuple[str, int, Values]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,7 @@ class CellPlan:
     seconds: float
     """How long it took, or is estimated to take."""
     measured: bool
-    """Whether `seconds` comes from a record (of this cell, or of its workload and GPU count)."""
+    """Whether `seconds` comes from a record (of this cell, or of its workload, variant and GPU count)."""
 
     gpus_held: int
     """GPUs that nobody else can use meanwhile."""
@@ -81,18 +85,18 @@ def plan(grid: Grid, results: Path) -> Plan:
     """How every cell of a grid stands, from the files below `results`."""
     campaign, cluster = grid.campaign["name"], Cluster.from_json(grid.campaign["cluster"])
     durations: dict[str, float] = {}
-    alike: dict[tuple[str, int], list[float]] = {}
+    alike: dict[Alike, list[float]] = {}
     standing = []
     for cell in grid.cells:
         state, reason, record = _state(cell.path(results, campaign))
         if record is not None and state == DONE and (seconds := _duration(record)) is not None:
             durations[cell.id] = seconds
-            alike.setdefault((cell.cell.workload, cell.cell.gpus), []).append(seconds)
+            alike.setdefault(_alike(cell.cell), []).append(seconds)
         standing.append((cell, state, reason))
     means = {key: sum(values) / len(values) for key, values in alike.items()}
     cells = []
     for cell, state, reason in standing:
-        known = durations.get(cell.id, means.get((cell.cell.workload, cell.cell.gpus)))
+        known = durations.get(cell.id, means.get(_alike(cell.cell)))
         seconds = estimate(cell.cell) if known is None else known
         cells.append(
             CellPlan(
@@ -113,6 +117,11 @@ def plan(grid: Grid, results: Path) -> Plan:
         unsupported=grid.unsupported,
         by_slurm=cluster.by_slurm,
     )
+
+
+def _alike(cell: Cell) -> Alike:
+    """What cells have in common that take about the same time."""
+    return cell.workload, cell.gpus, axis_values(cell.kind, cell.params)
 
 
 def _gpus_held(cell: Cell, cluster: Cluster) -> int:
@@ -267,17 +276,23 @@ def _stale(grid: Grid, folder: Path) -> tuple[Path, ...]:
 
 
 def _table(plan: Plan) -> list[str]:
-    """A line per workload and one for all, in columns."""
+    """A line per workload, or per variant of one that has several, and one for all, in columns."""
+    labels = Labels.of(cell.cell.cell for cell in plan.cells)
     by_workload: dict[str, list[CellPlan]] = {}
     for cell in plan.cells:
-        by_workload.setdefault(cell.cell.cell.workload, []).append(cell)
+        by_workload.setdefault(labels.label(cell.cell.cell), []).append(cell)
     rows = [
         ("workload", "cells", "done", "missing", "failed", "nodes", "time", "node-hours"),
-        *(_row(name, cells) for name, cells in sorted(by_workload.items())),
+        *(_row(name, cells) for name, cells in sorted(by_workload.items(), key=_natural_name)),
         _row("all", plan.cells),
     ]
     widths = [max(len(text) for text in column) for column in zip(*rows, strict=True)]
     return [_aligned(row, widths) for row in rows]
+
+
+def _natural_name(named: tuple[str, list[CellPlan]]) -> list[tuple[int, str]]:
+    """`batch 8` before `batch 32`."""
+    return natural(named[0])
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

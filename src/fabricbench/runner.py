@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from fabricbench.cell import Cell
 from fabricbench.errors import FabricbenchError, LaunchError
 from fabricbench.fabrics.evidence import MISLABELLED, judge
 from fabricbench.fabrics.words import cause, telling
+from fabricbench.follower import Follower
 from fabricbench.launch import job
 from fabricbench.launch.base import (
     BOOTSTRAP,
@@ -49,6 +50,7 @@ from fabricbench.provenance import runner_provenance
 from fabricbench.record import Record, Series, failure_path, write_record
 from fabricbench.scheduler import has_ended
 from fabricbench.workloads.entry import MET
+from fabricbench.workloads.progress import PROGRESS
 from fabricbench.workloads.seat import RESULT
 
 LAUNCHERS: dict[str, Launcher] = {
@@ -222,8 +224,9 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
             raise LaunchError(unloaded)
     environment |= {RUNNER: str(os.getpid())} | wishes
     command = launcher.command(record.cell, work)
+    follower = Follower(work / RANK_LOG.format(0))
     try:
-        status = supervise(command, environment, timeout_s)
+        status = supervise(command, environment, timeout_s, follower.look)
     except TimedOut as error:
         if (work / MISSING).exists():
             absent = (work / MISSING).read_text(encoding="utf-8")
@@ -237,6 +240,7 @@ def _measure(record: Record, work: Path, timeout_s: float, wishes: dict[str, str
             raise LaunchError(f"{left['message']}; {error}") from None
         raise
     finally:
+        follower.look(at_once=True)
         lines = _hear_ranks(work, record.cell.gpus)
     if (work / ERROR).exists():
         left = json.loads((work / ERROR).read_text(encoding="utf-8"))
@@ -274,9 +278,13 @@ def _hear_ranks(work: Path, ranks: int) -> list[str]:
     lines = []
     for rank in range(ranks):
         path = work / RANK_LOG.format(rank)
-        if path.exists() and (text := path.read_text(encoding="utf-8", errors="replace").strip()):
+        if not path.exists():
+            continue
+        own = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if own := [line for line in own if not line.startswith(PROGRESS)]:  # that was passed on as it came
+            text = "\n".join(own)
             print(f"--- rank {rank}\n{text[:LONGEST_LOG]}", flush=True)
-            lines += text.splitlines()
+            lines += own
     return lines
 
 
@@ -296,8 +304,12 @@ def how_it_ended(status: int) -> str:
     )
 
 
-def supervise(command: Command, environment: dict[str, str], timeout_s: float) -> int:
+def supervise(
+    command: Command, environment: dict[str, str], timeout_s: float, look: Callable[[], None] = lambda: None
+) -> int:
     """Run a command in a session of its own until it ends; returns its exit code (negative: the signal).
+
+    `look` is called every POLL_S, to pass on what its ranks say.
 
     Raises TimedOut after `timeout_s`, and LaunchError when this process's own parent is gone, so that a
     cell never runs on beside its successor. Whatever happens, nothing of its session is left: a command
@@ -310,6 +322,7 @@ def supervise(command: Command, environment: dict[str, str], timeout_s: float) -
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(timeout=POLL_S)
+            look()
             if time.monotonic() > deadline:
                 raise TimedOut(
                     f"stopped after its time-out of {timeout_s:g} s; set the workload's timeout higher, or, "

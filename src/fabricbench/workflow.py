@@ -27,7 +27,7 @@ __all__ = ["Prepared", "UserError", "prepare", "prepare_job", "this_call"]
 
 FRAMES = (
     *("cells", "samples", "differences", "series", "ranks", "scaling"),
-    *("comparisons", "sizes", "controls", "thresholds"),
+    *("comparisons", "sizes", "controls", "thresholds", "published"),
 )
 TABLES = (
     *(f"{table}.{form}" for form in ("parquet", "csv") for table in FRAMES),

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 from records import make_cell, make_grid, make_record, put
 
+from fabricbench.analysis import table
 from fabricbench.analysis.scaling import curves, efficiency, scaling
 from fabricbench.analysis.table import Tables, collect
 from fabricbench.cell import Cell
-from fabricbench.record import Series
+from fabricbench.record import Record, Series
 
 
 def tables_of(tmp_path: Path, steps: list[tuple[Cell, list[float]]]) -> Tables:
@@ -98,3 +99,45 @@ def test_the_flow_solver_measures_its_wait(tmp_path: Path) -> None:
     [row] = scaling(tables.cells, tables.samples).to_dict("records")
     assert row["communication"] == pytest.approx(0.1)
     assert (row["scaling"], row["communication_by"]) == ("strong", "halo wait")
+
+
+def timed(cell: Cell, **metrics: float) -> Record:
+    """A record with one sample of each metric."""
+    samples = [Series(metric=name, unit="s", values=[value], rank=0) for name, value in metrics.items()]
+    return make_record(cell, samples=samples)
+
+
+def scaling_of(tmp_path: Path, records: list[Record]) -> pd.DataFrame:
+    """The table `scaling` of some records, by repeat."""
+    for record in records:
+        put(record, tmp_path)
+    return collect(make_grid([record.cell for record in records]), tmp_path).conclusions.scaling.set_index(
+        "repeat"
+    )
+
+
+def test_without_one_gpu_a_cell_refers_to_itself(tmp_path: Path) -> None:
+    """1.0 s without DDP, 1.25 s with it: 80 %; where a cell ran on one GPU, that is the reference."""
+    alone = timed(make_cell(gpus=4), step_s=1.25, alone_s=1.0)
+    table = scaling_of(tmp_path, [alone])
+    assert (table.loc[1, "efficiency"], table.loc[1, "reference"]) == (pytest.approx(0.8), "itself")
+    assert table.loc[1, "communication"] == pytest.approx(0.2)
+    table = scaling_of(tmp_path, [alone, timed(make_cell(gpus=1, repeat=2), step_s=0.5)])
+    assert (table.loc[1, "efficiency"], table.loc[1, "reference"]) == (pytest.approx(0.4), "one GPU")
+
+
+def test_communication_is_what_is_exposed_where_that_was_measured(tmp_path: Path) -> None:
+    """1.25 s with and 1.125 s without synchronisation: a tenth, whatever one GPU took; one GPU has none."""
+    several = timed(make_cell(gpus=4), step_s=1.25, nosync_s=1.125)
+    table = scaling_of(tmp_path, [several, timed(make_cell(gpus=1, repeat=2), step_s=1.0, nosync_s=0.9)])
+    assert table.loc[1, "communication"] == pytest.approx(0.1)
+    assert list(table["communication_by"]) == ["without sync", "beyond T(1)"]
+    assert table.loc[2, "communication"] == 0
+
+
+def test_a_saturated_cell_is_no_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own efficiency stands, marked; others don't refer to it."""
+    monkeypatch.setattr(table, "why_saturated", lambda record: "busy" if record.cell.gpus == 1 else "")
+    one, several = timed(make_cell(gpus=1), step_s=1.0), timed(make_cell(gpus=4, repeat=2), step_s=1.25)
+    found = scaling_of(tmp_path, [one, several])
+    assert (found.loc[1, "no_verdict"], pd.isna(found.loc[2, "efficiency"])) == ("busy", True)

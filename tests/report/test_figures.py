@@ -11,6 +11,7 @@ from records import campaign_cells, make_grid, make_record, put
 from fabricbench.analysis.scaling import curves
 from fabricbench.analysis.stats import ok, over_repeats
 from fabricbench.analysis.table import Tables, collect
+from fabricbench.analysis.trained import parts_of_step
 from fabricbench.report import figures
 
 FABRICS = ["ethernet", "opa", "opa-again"]
@@ -136,3 +137,18 @@ def test_one_fabric_on_one_gpu_count_is_drawn(vgg: pd.DataFrame) -> None:
     """A single point is a figure too."""
     one = vgg[(vgg["gpus"] == 4) & (vgg["fabric"] == "opa")]
     assert set(texts(throughput(one, FABRICS))) >= {"opa", "4"}
+
+
+def test_parts_of_a_step_are_stacked_bars(vgg: pd.DataFrame) -> None:
+    """A bar of two parts per fabric and GPU count, told apart by hatches; below zero none is drawn."""
+    parts = parts_of_step(vgg)
+    exposed = over_repeats(parts, "exposed_ms")
+    svg = figures.step_parts(
+        over_repeats(parts, "computing_ms"), exposed.assign(median=-1.0), fabrics=FABRICS, title="Parts"
+    )
+    assert {"ms per step", "1", "4", "16", *FABRICS} <= set(texts(svg))
+    hatched = figures.step_parts(over_repeats(parts, "computing_ms"), exposed, fabrics=FABRICS, title="Parts")
+    assert len(set(re.findall(r"url\(#[^)]+\)", hatched))) >= len(FABRICS) - 1
+    one = vgg[(vgg["gpus"] == 4) & (vgg["fabric"] == "opa")]
+    alone = over_repeats(parts_of_step(one), "computing_ms")
+    assert "opa" in texts(figures.step_parts(alone, alone, fabrics=FABRICS, title="One"))

@@ -19,7 +19,7 @@ def loads(monkeypatch):
     """Let mpi4py load a library that says this of itself."""
 
     def says(version: str) -> None:
-        world = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 2)
+        world = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 2, allgather=lambda item: [item] * 2)
         fake = ModuleType("mpi4py")
         fake.__version__ = "4.1"
         fake.rc = SimpleNamespace()

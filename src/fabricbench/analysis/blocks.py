@@ -15,8 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import optimize
 
+from fabricbench.analysis.along import FOLLOWING, along
+from fabricbench.variants import FOLLOWS
+
 HELD = (
-    *("workload", "kind", "model_or_case", "fabric", "backend", "engine", "gpus", "nodes", "ranks_per_node"),
+    *("family", "workload", "kind", "model_or_case", "fabric", "backend", "engine", "gpus", "nodes"),
+    "ranks_per_node",
     *("placement", "device", "scale_bytes", "scale_time", "params", "unit", "emulated", "demonstration"),
     *("metric", "bytes"),
 )
@@ -28,6 +32,8 @@ DEPENDENT = {
     "library": ("backend",),
     "gpus": ("nodes", "ranks_per_node"),
     "nodes": ("ranks_per_node",),
+    **dict.fromkeys(FOLLOWS, (FOLLOWING,)),
+    "model": ("model_or_case", FOLLOWING),
 }
 """What differs along with an axis, so can't be held equal; but on either side it must have one value."""
 VERSIONS_ASKED = ("library", "versions")
@@ -95,8 +101,10 @@ def find(
 
     Cells are paired one to one: as many pairs as possible, those of one order block (`block`, or else
     `repeat`) first, then with the least time between starts. Unless `allow_versions`, cells whose
-    libraries differ are no pair. Raises KeyError if the table has no column `by`.
+    libraries differ are no pair. `by` may be a parameter of a workload (along.along). Raises KeyError if
+    the table has no column `by` otherwise.
     """
+    cells = along(cells, by)
     asked = cells[by].astype("string").fillna("")
     known = ((cells["status"] != "unsupported") & (asked != "")).fillna(False).astype(bool)
     table = cells[known].reset_index(drop=True)
@@ -223,6 +231,8 @@ def _mixed(table: pd.DataFrame, by: str, sides: tuple[_Side, _Side]) -> str:
             continue
         for side, rows in zip(SIDES, (side.rows for side in sides), strict=True):
             values = sorted(table[column].iloc[rows].astype("string").fillna("").unique())
+            if len(values) > 1 and column == FOLLOWING:
+                return f"the {side} has cells of more than one profile or image size"
             if len(values) > 1:
                 return f"the {side} has cells of more than one {column}: {', '.join(values)}"
     return ""

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
-from fabricbench.analysis import blocks, company
+from fabricbench import variants
+from fabricbench.analysis import barred_cells, blocks, company
 from fabricbench.analysis.blocks import SIDES
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +33,17 @@ MOST_BLOCKS = 1000
 """If more would be needed than this, `further_blocks` is none."""
 
 NUMBERS = [
-    *("n_blocks", "n_baseline", "n_other", "n_unused", "paired", "why_unpaired", "method", "beside"),
+    *(
+        "n_blocks",
+        "n_baseline",
+        "n_other",
+        "n_unused",
+        "paired",
+        "why_unpaired",
+        "method",
+        "beside",
+        "left_out",
+    ),
     *("log_ratio", "log_low", "log_high", "log_inner_low", "log_inner_high"),
     *("boot_low", "boot_high", "boot_inner_low", "boot_inner_high"),
     *("sd", "df", "error", "p", "p_holm", "comparisons_of_workload", "p_tost"),
@@ -42,7 +53,17 @@ SAID = [
     *("further_blocks", "further_for", "flags", "why"),
 ]
 TEXTS = ("verdict", "direction", "further_for", "why")
-LEAST = ["comparison", "workload", "by", "baseline", "other", "mixed", "versions_differ", "no_verdict"]
+LEAST = [
+    "comparison",
+    "workload",
+    "family",
+    "by",
+    "baseline",
+    "other",
+    "mixed",
+    "versions_differ",
+    "no_verdict",
+]
 """What an empty table of comparisons has besides."""
 
 
@@ -93,8 +114,10 @@ def compare(
     """One row per axis × other value × held-equal key that the table has on both sides.
 
     flags: steadiness by cell (`within.cell_flags`); without it, the column `steadiness` is read. A text
-    column `no_verdict`, where it isn't empty, says why a cell may enter no verdict. Holm's adjustment is
-    over all rows of one workload that this call returns: make one call with all axes.
+    column `no_verdict`, where it isn't empty, says why a cell may enter no verdict: it is left out
+    (`left_out` says how many and why), and a side that has no other gets none. Holm's adjustment is over
+    all rows of one workload of the config (`family`, or else `workload`) that this call returns: make one
+    call with all axes. An axis may be a parameter of workloads (along.along).
 
     ratio, log_ratio: other over baseline, of values of which more is better. log_low and log_high enclose
     it with `confidence`, log_inner_… with the confidence that the test of equivalence needs (90 %); boot_…
@@ -112,7 +135,8 @@ def compare(
     measured = [_measure(cells, axis, rules, steadiness) for axis in axes]
     filled = [frame for frame in measured if not frame.empty] or [pd.DataFrame(columns=LEAST)]
     table = pd.concat(filled, ignore_index=True)
-    table = _tested(table.reindex(columns=list(dict.fromkeys([*table.columns, *NUMBERS, *SAID]))), rules)
+    columns = list(dict.fromkeys([*LEAST, *table.columns, *NUMBERS, *SAID]))
+    table = _tested(table.reindex(columns=columns), rules)
     rows = _records(table)
     said = [_judge(row, rules) for row in rows]
     for name in SAID:
@@ -125,7 +149,9 @@ def compare(
         "Int64",
     )
     floats = dict.fromkeys(("low_percent", "high_percent"), float)
-    texts = dict.fromkeys(("method", "why_unpaired", "flags", "beside", "by", "baseline", "other"), "string")
+    texts = dict.fromkeys(
+        ("method", "why_unpaired", "flags", "beside", "left_out", "by", "baseline", "other"), "string"
+    )
     booleans = dict.fromkeys(("paired", "differs"), bool)
     return table.astype({**integers, **floats, **booleans, **texts}).drop(
         columns=["comparison", "no_verdict"]
@@ -277,6 +303,9 @@ def _one(
     comparison: Mapping[str, Any], paired: list[tuple[Any, ...]], alone: list[tuple[Any, ...]], about: _About
 ) -> dict[str, Any]:
     """One comparison's numbers. Blocks are used if they hold at least half of the smaller side's cells."""
+    every = [[p[at] for p in paired] + [r for side, r, _ in alone if side == SIDES[at]] for at in (0, 1)]
+    barred = [[row for row in rows if about.no_verdict[row]] for rows in every]
+    paired, alone = barred_cells.without(paired, alone, {row for rows in barred for row in rows})
     sides = [[pair[side] for pair in paired] for side in (0, 1)]
     left = [[row for side, row, _ in alone if side == name] for name in SIDES]
     blocked = len(paired)
@@ -284,6 +313,7 @@ def _one(
     as_blocks = blocked >= 1 and (bool(comparison["versions_differ"]) or blocked >= least_left)
     used = sides if as_blocks else [sides[side] + left[side] for side in (0, 1)]
     first, second = (about.logs[rows] for rows in used)
+    names = [variants.side(str(comparison["by"]), str(comparison[side])) for side in SIDES]
     found: dict[str, Any] = {
         "n_blocks": blocked,
         "n_baseline": len(first),
@@ -291,10 +321,11 @@ def _one(
         "n_unused": sum(map(len, left)) if as_blocks else 0,
         "paired": as_blocks,
         "method": "",
-        "flags": _flagged(used, [comparison[side] for side in SIDES], about.steadiness),
-        "beside": _beside(used, [comparison[side] for side in SIDES], about.beside),
+        "flags": _flagged(used, names, about.steadiness),
+        "beside": _beside(used, names, about.beside),
         "why_unpaired": "" if as_blocks else _most_frequent([why for _, _, why in alone]),
-        "no_verdict": _no_verdict(comparison, used, about.no_verdict),
+        "left_out": barred_cells.left_out(every, barred, names, about.no_verdict),
+        "no_verdict": barred_cells.no_verdict(comparison, every, barred, about.no_verdict),
         "log_ratio": nan,
         "sd": nan,
         "df": nan,
@@ -319,12 +350,6 @@ def _one(
         spread = sqrt(float(first.var(ddof=1)) + float(second.var(ddof=1)))
         found |= {"method": "Welch t", "sd": spread, "df": df, "error": sqrt(sum(parts))}
     return found
-
-
-def _no_verdict(comparison: Mapping[str, Any], used: list[list[int]], barred: Sequence[str]) -> str:
-    if str(comparison.get("demonstration")) == "True":
-        return "a demonstration: real compute on scaled links models nothing, so no ratio is drawn from it"
-    return "; ".join(sorted({barred[row] for rows in used for row in rows} - {""}))
 
 
 def _flagged(used: list[list[int]], names: Sequence[str], steadiness: Sequence[str]) -> str:
@@ -363,7 +388,7 @@ def _with_bootstrap(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
 
 
 def _tested(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
-    """Adds intervals and p-values; Holm within a workload. What is refused enters no test."""
+    """Adds intervals and p-values; Holm within a workload of the config. What is refused enters no test."""
     facts = _records(table[["mixed", "versions_differ", "paired"]])
     allowed = pd.Series([not _refusal(row) for row in facts], index=table.index, dtype=bool)
     for name in ("log_ratio", "sd", "df", "error"):
@@ -375,7 +400,8 @@ def _tested(table: pd.DataFrame, rules: Rules) -> pd.DataFrame:
     table["p_tost"] = p_of_equivalence(mean, error, df, log1p(rules.margin))
     p = table["p"].to_numpy(dtype=float)
     adjusted, family = np.full(len(p), nan), np.zeros(len(p), dtype=int)
-    for rows in table.groupby("workload", sort=False, dropna=False).indices.values():
+    workloads = table["workload"] if table["family"].isna().all() else table["family"]
+    for rows in table.groupby(workloads, sort=False, dropna=False).indices.values():
         adjusted[rows] = holm(p[rows])
         family[rows] = np.count_nonzero(~np.isnan(p[rows]))
     table["p_holm"], table["comparisons_of_workload"] = adjusted, family
@@ -449,7 +475,11 @@ def _why_no_interval(row: Mapping[str, Any]) -> str:
     else:
         core = f"Undecided: {row['n_baseline']} against {row['n_other']} cells that form no blocks give no "
         core += "interval; each side needs 2 at least"
-    return f"{core}{_company(row)}."
+    return f"{core}{_barred(row)}{_company(row)}."
+
+
+def _barred(row: Mapping[str, Any]) -> str:
+    return f"; left out: {row['left_out']}" if row["left_out"] else ""
 
 
 def _company(row: Mapping[str, Any]) -> str:
@@ -483,7 +513,7 @@ def _why(row: Mapping[str, Any], said: Mapping[str, Any], rules: Rules, bootstra
             core += _further(said)
     flagged = f"; not steady: {row['flags']}" if row["flags"] else ""
     unused = f"; {_cells(row['n_unused'])} without a partner left out" if row["n_unused"] else ""
-    return f"{core}; {over}{unused}{flagged}{_company(row)}."
+    return f"{core}; {over}{unused}{_barred(row)}{flagged}{_company(row)}."
 
 
 def _cells(number: int) -> str:

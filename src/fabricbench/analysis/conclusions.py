@@ -12,6 +12,7 @@ from fabricbench.analysis import threshold, within
 from fabricbench.analysis.blocks import HELD
 from fabricbench.analysis.compare import Axis, Rules, compare
 from fabricbench.analysis.control import control, without_second_names
+from fabricbench.analysis.published import published
 from fabricbench.analysis.scaling import scaling
 
 Json = Mapping[str, Any]
@@ -35,6 +36,8 @@ class Conclusions:
     """One row per A/A control (control.control)."""
     thresholds: pd.DataFrame
     """From how many GPUs, or bytes, on a choice matters; `of` says which."""
+    published: pd.DataFrame
+    """One row per published rate that the campaign repeats (published.published)."""
 
 
 def conclude(cells: pd.DataFrame, samples: pd.DataFrame, campaign: Json, facts: Json) -> Conclusions:
@@ -61,6 +64,7 @@ def conclude(cells: pd.DataFrame, samples: pd.DataFrame, campaign: Json, facts: 
         thresholds=pd.concat(
             [one for one in thresholds if not one.empty] or thresholds[:1], ignore_index=True
         ),
+        published=published(cells, facts, campaign),
     )
 
 

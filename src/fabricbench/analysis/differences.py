@@ -17,6 +17,7 @@ from fabricbench.cell import Cell
 from fabricbench.errors import ConfigError
 from fabricbench.fabrics.selection import environment
 from fabricbench.record import Record
+from fabricbench.variants import Labels
 
 Json = Mapping[str, Any]
 Fact = tuple[str, str]
@@ -54,18 +55,21 @@ FOLLOWS_FROM_INTERFACE = ("name", "driver", "speed", "link layer")
 """What another interface may have otherwise without being a second change. Its MTU is somebody's setting."""
 
 
-def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFrame:
+def differences(
+    records: Iterable[Record], fabrics: Sequence[str], labels: Labels | None = None
+) -> pd.DataFrame:
     """One row per difference of every compared pair; the baseline is the first of `fabrics`.
 
-    Only records of status ok count, and no demonstrations, since their fabrics aren't compared.
-    `expected` marks what follows from the choice of the fabric. A pair without any other difference has
-    one more row, of kind `none`.
+    `labels`: what the workloads' variants are called, each of which is a pair of its own. Only records of
+    status ok count, and no demonstrations, since their fabrics aren't compared. `expected` marks what follows
+    from the choice of the fabric. A pair without any other difference has one more row, of kind `none`.
     """
+    labels = labels or Labels({})
     sides: dict[tuple[str, str, int, str], list[Record]] = {}
     for record in records:
         cell = record.cell
         if record.status == "ok" and not cell.demonstration:
-            sides.setdefault(_key(cell), []).append(record)
+            sides.setdefault(_key(cell, labels), []).append(record)
     baseline = fabrics[0] if fabrics else ""
     workloads = dict.fromkeys(workload for workload, *_ in sides)
     others = sorted({key[1:3] for key in sides})
@@ -80,15 +84,18 @@ def differences(records: Iterable[Record], fabrics: Sequence[str]) -> pd.DataFra
     return frame.astype(DIFFERENCE_DTYPES)
 
 
-def between(this: Iterable[Record], that: Iterable[Record], names: tuple[str, str]) -> pd.DataFrame:
+def between(
+    this: Iterable[Record], that: Iterable[Record], names: tuple[str, str], labels: Labels | None = None
+) -> pd.DataFrame:
     """The same for two campaigns, at each workload, backend, GPU count and fabric that both measured.
 
     `names`: of this and that side; they stand in the columns fabric ("opa of new") and baseline.
     """
+    labels = labels or Labels({})
     sides: tuple[dict[Any, list[Record]], dict[Any, list[Record]]] = ({}, {})
     for records, side in zip((this, that), sides, strict=True):
         for record in records:
-            side.setdefault(_key(record.cell), []).append(record)
+            side.setdefault(_key(record.cell, labels), []).append(record)
     rows = []
     for key in [key for key in sides[0] if key in sides[1]]:
         workload, backend, gpus, fabric = key
@@ -98,9 +105,9 @@ def between(this: Iterable[Record], that: Iterable[Record], names: tuple[str, st
     return pd.DataFrame(rows, columns=list(DIFFERENCE_DTYPES)).astype(DIFFERENCE_DTYPES)
 
 
-def _key(cell: Cell) -> tuple[str, str, int, str]:
+def _key(cell: Cell, labels: Labels) -> tuple[str, str, int, str]:
     """What one side of a comparison of fabrics has in common."""
-    return cell.workload, way(cell.backend["name"], cell.placement), cell.gpus, cell.fabric["name"]
+    return labels.label(cell), way(cell.backend["name"], cell.placement), cell.gpus, cell.fabric["name"]
 
 
 def _of_pair(this: list[Record], that: list[Record]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pandas as pd
 from fabricbench.analysis.compare import Axis, compare
 from fabricbench.analysis.conclusions import conclude, rules_of
 from fabricbench.analysis.differences import between
-from fabricbench.analysis.table import Tables, collect
+from fabricbench.analysis.table import Tables, collect, labels_of
 from fabricbench.analysis.within import cell_flags
 from fabricbench.errors import FabricbenchError, RecordError
 from fabricbench.grid import SCHEMA, read_grid
@@ -32,8 +32,10 @@ def gather(folders: Sequence[Path]) -> Gathered:
     grids = [grid_of(folder) for folder in folders]
     if len(folders) == 1:
         return collect(grids[0], folders[0]), grids[0]
+    labels = labels_of(*grids)
     several = [
-        _named(collect(grid, folder), name) for folder, grid, name in zip(folders, grids, names, strict=True)
+        _named(collect(grid, folder, labels), name)
+        for folder, grid, name in zip(folders, grids, names, strict=True)
     ]
     grid = _together(grids, names)
     cells = pd.concat([tables.cells for tables in several], ignore_index=True)
@@ -59,8 +61,9 @@ def compared(before: Path, after: Path, margin: float | None, allow_versions: bo
     rules = replace(rules, allow_versions=allow_versions, margin=rules.margin if margin is None else margin)
     flags = cell_flags(tables.conclusions.series)
     found = compare(tables.cells, [Axis("campaign", names[0])], rules, flags)
-    new, old = (good_records(grid_of(folder), folder) for folder in (after, before))
-    differences = between(new, old, (names[1], names[0]))
+    grids = [grid_of(folder) for folder in (after, before)]
+    new, old = (good_records(of, folder) for of, folder in zip(grids, (after, before), strict=True))
+    differences = between(new, old, (names[1], names[0]), labels_of(*grids))
     none = tables.conclusions
     conclusions = replace(
         none,
@@ -178,6 +181,7 @@ def _together(grids: Sequence[Json], names: Sequence[str]) -> dict[str, Any]:
     """One grid of all: the first one's rules, everybody's fabrics and cells."""
     fabrics = {name: of for grid in reversed(grids) for name, of in grid["campaign"]["fabrics"].items()}
     campaign = {**grids[0]["campaign"], "name": " and ".join(names), "fabrics": dict(sorted(fabrics.items()))}
+    campaign["published"] = None  # which each campaign repeats with rates of its own
     return {
         "schema": SCHEMA,
         "campaign": campaign,

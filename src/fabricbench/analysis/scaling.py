@@ -22,25 +22,46 @@ CURVE_COLUMNS = [
 ]
 
 
-def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
-    """One row per ok training or flow cell with `efficiency`, a share: (value / gpus) / value on one GPU.
+ONE_GPU, ITSELF = "one GPU", "itself"
+"""What an efficiency refers to: cells on one GPU, or the cell's own steps without DDP."""
 
-    The one-GPU value is the median over repeats of the same workload, backend and fabric; where a fabric
-    has none, over all fabrics, since one GPU sends nothing over any. Without either it is NaN. At a fixed
-    batch per rank that is T(1)/T(n), weak scaling; at fixed total cells, where value is DOF over time, it
-    is T(1)/(n·T(n)), strong scaling.
+
+def efficiency(cells: pd.DataFrame) -> pd.DataFrame:
+    """One row per ok training or flow cell with `efficiency`, a share, and the `reference` that it has.
+
+    Of one GPU: (value / gpus) / value on one GPU. The one-GPU value is the median over repeats of the same
+    workload, backend and fabric; where a fabric has none, over all fabrics, since one GPU sends nothing over
+    any. Cells that may enter no verdict are no reference. Without any, of itself: the median time of a step
+    of rank 0 without DDP, measured in the same cell, over that of its step. Without either, NaN and "". At a
+    fixed batch per rank that is T(1)/T(n), weak scaling; at fixed total cells, where value is DOF over time,
+    it is T(1)/(n·T(n)), strong scaling.
     """
     scaled = ok(cells)
     scaled = scaled[scaled["kind"].isin(SCALED_KINDS)]
     # One GPU has no placement, so the reference of what is spread is packed: see report/placed.py.
     scaled = scaled.assign(itself=scaled["backend"].str.removesuffix(SPREAD))
-    one = scaled[scaled["gpus"] == 1]
+    one = scaled[(scaled["gpus"] == 1) & (_texts(scaled, "no_verdict") == "")]
     own = one.groupby(OWN, as_index=False).agg(on_own=("value", "median"))
     on_any = one.groupby(ANY_FABRIC, as_index=False).agg(on_any=("value", "median"))
     joined = scaled.merge(own, on=OWN, how="left").merge(on_any, on=ANY_FABRIC, how="left")
     reference = joined["on_own"].fillna(joined["on_any"])
     share = joined["value"] / joined["gpus"].astype(float) / reference
-    return joined.drop(columns=["on_own", "on_any", "itself"]).assign(efficiency=share)
+    alone = _numbers(joined, "alone_s") / joined["step_s"]
+    by = np.where(share.notna(), ONE_GPU, np.where(alone.notna(), ITSELF, ""))
+    return joined.drop(columns=["on_own", "on_any", "itself"]).assign(
+        efficiency=share.fillna(alone), reference=pd.Series(by, index=joined.index, dtype="string")
+    )
+
+
+def _numbers(cells: pd.DataFrame, name: str) -> pd.Series:
+    """A column of numbers, NaN where the table has none."""
+    return cells[name] if name in cells else pd.Series(np.nan, index=cells.index)
+
+
+def _texts(cells: pd.DataFrame, name: str) -> pd.Series:
+    """A column of texts, "" where the table has none."""
+    found = cells[name] if name in cells else pd.Series("", index=cells.index)
+    return found.astype("string").fillna("")
 
 
 def scaling(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
@@ -48,8 +69,9 @@ def scaling(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
 
     scaling: weak (fixed batch per rank) or strong (fixed mesh); efficiency as above. communication, a share
     of the step: of the flow solver its wait for halos, measured (`halo wait`, medians of rank 0); of
-    training what a step takes beyond one GPU's without DDP (`beyond T(1)`: exposed communication with
-    whatever else grows along; NaN without a one-GPU cell).
+    training what a step takes beyond one without synchronisation in the same cell (`without sync`: exposed
+    communication), or where that wasn't measured beyond one GPU's without DDP (`beyond T(1)`: with whatever
+    else grows along; NaN without a reference).
     """
     scaled = efficiency(cells)
     waits = samples[samples["metric"] == "halo_wait_s"].groupby("cell")["value"].median()
@@ -57,14 +79,19 @@ def scaling(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     waiting = (waits / steps).rename("waiting")
     joined = scaled.merge(waiting, left_on="cell", right_index=True, how="left")
     flow = joined["kind"] == "cfd"
-    beyond = (1 - joined["efficiency"]).where(joined["gpus"] > 1, 0.0)
+    beyond = (1 - joined["efficiency"]).where(joined["gpus"] > 1, 0.0).where(joined["efficiency"].notna())
+    exposed = _numbers(joined, "exposed").where(joined["gpus"] > 1)
     return pd.DataFrame(
         {
             **{name: joined[name] for name in ("cell", *SHARED, "gpus", "repeat", "demonstration")},
             "scaling": np.where(flow, "strong", "weak"),
             "efficiency": joined["efficiency"],
-            "communication": joined["waiting"].where(flow, beyond.where(joined["efficiency"].notna())),
-            "communication_by": np.where(flow, "halo wait", "beyond T(1)"),
+            "reference": joined["reference"],
+            "communication": joined["waiting"].where(flow, exposed.fillna(beyond)),
+            "communication_by": np.where(
+                flow, "halo wait", np.where(exposed.notna(), "without sync", "beyond T(1)")
+            ),
+            "no_verdict": _texts(joined, "no_verdict"),
         }
     ).reset_index(drop=True)
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from fabricbench.analysis.names import natural
+
 KEY = ["workload", "kind", "backend", "gpus", "fabric", "unit", "emulated", "demonstration"]
 """What is held equal among the repeats that one row stands for."""
 
@@ -30,3 +32,11 @@ def counts(cells: pd.DataFrame) -> dict[str, int]:
     """Cells by status, most frequent first, ties by name."""
     found = cells["status"].value_counts()
     return {str(name): int(n) for name, n in sorted(found.items(), key=lambda item: (-item[1], str(item[0])))}
+
+
+def reading_order(cells: pd.DataFrame) -> list[str]:
+    """Labels of workloads: the config's workloads as they first ran, their variants in natural order."""
+    pairs = dict.fromkeys(cells[["family", "workload"]].itertuples(index=False, name=None))
+    families = list(dict.fromkeys(family for family, _ in pairs))
+    places = sorted((families.index(family), natural(label), label) for family, label in pairs)
+    return [str(label) for *_, label in places]

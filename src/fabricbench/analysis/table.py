@@ -19,9 +19,12 @@ from fabricbench.analysis.conclusions import Conclusions, axes_along, conclude
 from fabricbench.analysis.differences import DIFFERENCE_DTYPES, differences
 from fabricbench.analysis.headline import UNITS, Headline, headline, ports_per_node
 from fabricbench.analysis.names import by_node
+from fabricbench.analysis.saturation import why_saturated
+from fabricbench.analysis.trained import training_columns
 from fabricbench.cell import Cell, canonical_json
 from fabricbench.errors import RecordError
 from fabricbench.record import Record, Series, failure_path, read_record, write_atomically
+from fabricbench.variants import Labels
 
 Json = Mapping[str, Any]
 
@@ -36,6 +39,8 @@ NAMED_PARAMS = ("model", "case", "flow", "test")
 CELL_DTYPES = {
     "cell": "string",
     "workload": "string",
+    "family": "string",
+    "variant": "string",
     "kind": "string",
     "model_or_case": "string",
     "fabric": "string",
@@ -61,6 +66,7 @@ CELL_DTYPES = {
     "demonstration": "bool",
     "emulated": "bool",
     "rate_bit_s": "float64",
+    "effective_bit_s": "float64",
     "link_bit_s": "float64",
     "ports_per_node": "Int64",
     "scale_bytes": "float64",
@@ -69,6 +75,21 @@ CELL_DTYPES = {
     "unit": "string",
     "step_s": "float64",
     "of_line_rate": "float64",
+    "no_verdict": "string",
+    "alone_s": "float64",
+    "nosync_s": "float64",
+    "exposed_s": "float64",
+    "exposed": "float64",
+    "straggler": "float64",
+    "straggler_rank": "Int64",
+    "gradient_bytes": "Int64",
+    "buckets": "Int64",
+    "peak_memory_bytes": "Int64",
+    "load_s": "float64",
+    "steady": "boolean",
+    "stopped_by": "string",
+    "warmup_steps": "Int64",
+    "n_steps": "Int64",
     "start": "datetime64[us, UTC]",
     "end": "datetime64[us, UTC]",
     "duration_s": "float64",
@@ -125,6 +146,8 @@ class _Outcome:
     headline: Headline = field(default_factory=Headline)
     times: Json = field(default_factory=dict)
     proof: Json = field(default_factory=dict)
+    trained: Json = field(default_factory=dict)
+    no_verdict: str = ""
 
 
 def fabric_order(grid: Json) -> list[str]:
@@ -143,20 +166,26 @@ def baseline_fabric(campaign: Json, used: Iterable[str]) -> str:
     return next((axis.baseline for axis in axes if axis.by == "fabric" and axis.baseline in used), "")
 
 
-def collect(grid: Json, results: Path) -> Tables:
+def labels_of(*grids: Json) -> Labels:
+    """What the cells of grids that are shown together are called."""
+    return Labels.of(Cell.from_json(entry["cell"]) for grid in grids for entry in grid["cells"])
+
+
+def collect(grid: Json, results: Path, labels: Labels | None = None) -> Tables:
     """Read the record of every cell that `grid` names from `results` (results/<campaign>).
 
-    A cell that can't be read is a row that says so. Raises TypeError if the grid itself is malformed.
+    A cell that can't be read is a row that says so. `labels`: what cells are called beside those of other
+    grids; by default what this grid's own need. Raises TypeError if the grid itself is malformed.
     """
     named = [(entry["id"], Cell.from_json(entry["cell"])) for entry in grid["cells"]]
+    labels = labels or Labels.of(cell for _, cell in named)
     shared: dict[bytes, Any] = {}
     outcomes = [(cell, _shared(_outcome(identity, results), cell, shared)) for identity, cell in named]
     rows = [
-        _row(identity, cell, outcome, results)
+        _row(identity, cell, outcome, results, labels)
         for (identity, _), (cell, outcome) in zip(named, outcomes, strict=True)
     ]
-    known = {cell.workload: cell for _, cell in named}
-    rows += [_unsupported_row(entry, [cell for _, cell in named], known) for entry in grid["unsupported"]]
+    rows += _unsupported_rows(grid["unsupported"], [cell for _, cell in named], rows)
     good = [outcome.record for _, outcome in outcomes if outcome.record and outcome.status == "ok"]
     cells, samples = _frame(with_overlaps(rows), CELL_DTYPES), _samples(good)
     for record in good:
@@ -165,7 +194,7 @@ def collect(grid: Json, results: Path) -> Tables:
     return Tables(
         cells=cells,
         samples=samples,
-        differences=differences(good, fabric_order(grid)),
+        differences=differences(good, fabric_order(grid), labels),
         conclusions=conclude(cells, samples, grid["campaign"], facts),
         facts=facts,
     )
@@ -234,7 +263,9 @@ def _outcome(identity: str, results: Path) -> _Outcome:
         if place != path:
             raise RecordError(f"{place}: a failure record that says ok; remove it and run again")
         found = headline(record)
-        return _Outcome("ok", record.reason or found.reason, record, found, times, proof)
+        reason = record.reason or found.reason
+        trained, barred = training_columns(record), why_saturated(record)
+        return _Outcome("ok", reason, record, found, times, proof, trained, barred)
     except (RecordError, TypeError, ValueError, KeyError, AttributeError) as error:
         return _Outcome("unreadable", str(error))
 
@@ -246,11 +277,13 @@ def _check_samples(record: Record, place: Path) -> None:
             raise RecordError(f"{place}: samples of {series.metric} that aren't finite numbers")
 
 
-def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[str, Any]:
+def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path, labels: Labels) -> dict[str, Any]:
     found, record = outcome.headline, outcome.record
     return {
         "cell": identity,
-        "workload": cell.workload,
+        "workload": labels.label(cell),
+        "family": cell.workload,
+        "variant": labels.variant(cell),
         "kind": cell.kind,
         "model_or_case": next((str(cell.params[name]) for name in NAMED_PARAMS if name in cell.params), ""),
         "fabric": cell.fabric["name"],
@@ -272,6 +305,7 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "demonstration": cell.demonstration,
         "emulated": cell.launcher == "emulated",
         "rate_bit_s": _number(cell.fabric.get("rate_bit_s")),
+        "effective_bit_s": _number(cell.fabric.get("effective_bit_s")),
         "link_bit_s": _number(cell.fabric.get("link_bit_s")),
         "ports_per_node": ports_per_node(cell),
         "scale_bytes": _number(cell.scale["bytes"]),
@@ -280,6 +314,8 @@ def _row(identity: str, cell: Cell, outcome: _Outcome, results: Path) -> dict[st
         "unit": found.unit or UNITS.get(cell.kind, ""),
         "step_s": found.step_s,
         "of_line_rate": found.of_line_rate,
+        "no_verdict": outcome.no_verdict,
+        **outcome.trained,
         **outcome.times,
         **outcome.proof,
         **(_job(record) if record else {}),
@@ -306,24 +342,44 @@ def _versions(record: Record) -> str:
     )
 
 
-def _unsupported_row(entry: Json, cells: list[Cell], known: Mapping[str, Cell]) -> dict[str, Any]:
-    """What the grid decided never to run; kinds are looked up where another cell shares the name."""
-    fabric = next((cell.fabric for cell in cells if cell.fabric["name"] == entry["fabric"]), {})
-    backend = next((cell.backend for cell in cells if cell.backend["name"] == entry["backend"]), {})
-    like = known.get(entry["workload"])
-    return {
-        "cell": f"{entry['workload']}/{entry['fabric']}-{entry['backend']}-{entry['gpus']}",
-        "workload": entry["workload"],
-        "kind": like.kind if like else "",
-        "fabric": entry["fabric"],
-        "fabric_kind": fabric.get("kind", ""),
-        "backend": entry["backend"],
-        "engine": backend.get("engine", ""),
-        "gpus": entry["gpus"],
-        "status": "unsupported",
-        "reason": entry["reason"],
-        "emulated": bool(cells) and cells[0].launcher == "emulated",
-    }
+def _unsupported_rows(
+    entries: Iterable[Json], cells: list[Cell], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the grid decided never to run, for each variant of the workload that has cells elsewhere (`rows`).
+
+    Kinds are looked up where another cell shares the name.
+    """
+    fabrics = {cell.fabric["name"]: cell.fabric for cell in reversed(cells)}
+    backends = {cell.backend["name"]: cell.backend for cell in reversed(cells)}
+    kinds = {cell.workload: cell.kind for cell in cells}
+    variants: dict[str, dict[str, str]] = {}
+    for row in rows:
+        variants.setdefault(row["family"], {})[row["workload"]] = row["variant"]
+    measured = {tuple(row[name] for name in ("workload", "fabric", "backend", "gpus")) for row in rows}
+    found = []
+    for entry in entries:
+        family, fabric, backend, gpus = (entry[name] for name in ("workload", "fabric", "backend", "gpus"))
+        for label, variant in variants.get(family, {family: ""}).items():
+            if (label, fabric, backend, gpus) in measured:
+                continue
+            found.append(
+                {
+                    "cell": f"{family}/{fabric}-{backend}-{gpus}{label.removeprefix(family)}",
+                    "workload": label,
+                    "family": family,
+                    "variant": variant,
+                    "kind": kinds.get(family, ""),
+                    "fabric": fabric,
+                    "fabric_kind": fabrics.get(fabric, {}).get("kind", ""),
+                    "backend": backend,
+                    "engine": backends.get(backend, {}).get("engine", ""),
+                    "gpus": gpus,
+                    "status": "unsupported",
+                    "reason": entry["reason"],
+                    "emulated": bool(cells) and cells[0].launcher == "emulated",
+                }
+            )
+    return found
 
 
 def _times(record: Record) -> dict[str, Any]:

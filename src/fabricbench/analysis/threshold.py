@@ -59,12 +59,14 @@ def per_size(
     rows = rows.assign(value=1 / rows["median"].astype(float), unit="messages/s").drop(columns="median")
     if not trusted_from:
         return rows
-    why = [
+    short = [
         f"{int(size):,} bytes; shaping is trustworthy from {bound:,.0f}"
         if size < (bound := trusted_from.get(str(cell)) or 0)
         else ""
         for cell, size in zip(rows["cell"], rows["bytes"], strict=True)
     ]
+    barred = rows["no_verdict"].astype("string").fillna("") if "no_verdict" in rows else [""] * len(rows)
+    why = [of_cell or of_size for of_cell, of_size in zip(barred, short, strict=True)]
     return rows.assign(no_verdict=pd.Series(why, index=rows.index, dtype="string"))
 
 

@@ -21,8 +21,13 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 KEY = ["cell", "metric", "unit", "bytes"]
-NOT_SERIES = ("step_median_s", "step_slowest_rank")
-"""Metrics that aren't one quantity over time; `slowest_ranks` reads them."""
+NOT_SERIES = (
+    *("step_median_s", "step_slowest_rank", "load_median_s", "load_slowest_rank"),
+    *(f"{step}_{what}" for step in ("alone", "nosync") for what in ("s", "min_s", "max_s")),
+    *(f"{step}_{what}" for step in ("alone", "nosync") for what in ("median_s", "slowest_rank")),
+)
+"""Metrics that aren't one quantity over time (`slowest_ranks` reads those of the step), and the few steps
+without DDP or synchronisation, whose medians stand in cells."""
 HEADLINE_METRICS = ("step_s", *MICRO_METRICS)
 """What a cell's headline is made from: the first of these that it has, at its largest message."""
 

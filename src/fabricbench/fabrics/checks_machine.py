@@ -4,7 +4,7 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from fabricbench.cores import ENGINE_THREADS, cores_per_rank
+from fabricbench.cores import cores_per_rank, engine_threads
 from fabricbench.fabrics.findings import Finding, Node, Nodes, Wanted
 from fabricbench.fabrics.node import NodeFacts, is_container_bridge, usable_addresses
 
@@ -127,9 +127,11 @@ def _cores(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
         for name, node in nodes.items():
             yield _named_cores(name, node.facts["cores"], named, want)
         return
-    needed = want.ranks_per_node * cores_per_rank(want.threads_per_rank, want.busiest_engine)
+    needed = want.ranks_per_node * cores_per_rank(
+        want.threads_per_rank, want.busiest_engine, want.busiest_kind
+    )
     each = f"{want.threads_per_rank} threads"
-    if own := ENGINE_THREADS[want.busiest_engine]:
+    if own := engine_threads(want.busiest_engine, want.busiest_kind):
         each = f"({each} + {own} of {want.busiest_engine})"
     where = "machine" if want.cluster == "emulated" else "node"
     for name, node in nodes.items():
@@ -159,7 +161,7 @@ def _named_cores(name: str, cores: Sequence[int], named: Sequence[Sequence[int]]
         text = f"cluster.binding.cpu names cores {missing}, which this job doesn't have; it has {list(cores)}"
         mend = "name cores that every node has, or ask for whole nodes: --exclusive"
         return Finding("cores", (name,), "problem", text, mend)
-    needed = cores_per_rank(want.threads_per_rank, want.busiest_engine)
+    needed = cores_per_rank(want.threads_per_rank, want.busiest_engine, want.busiest_kind)
     if short := [rank for rank, own in enumerate(used) if len(set(own)) < needed]:
         text = f"cluster.binding.cpu gives local ranks {short} fewer cores than their {needed} threads"
         mend = f"name {needed} cores for each, one of them for the engine's own thread where it has one"

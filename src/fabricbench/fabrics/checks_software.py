@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricbench.fabrics.findings import Finding, Nodes, Wanted
-from fabricbench.mpi_library import which_mpi
+from fabricbench.mpi_library import is_mpi, which_mpi
 
 _UCX_ALIASES = ("all", "sm", "shm", "self", "cuda", "rocm", "mm", "ib")
 
@@ -22,7 +22,7 @@ def check_software(want: Wanted, nodes: Nodes) -> Iterator[Finding]:
 
 def _mpi(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Finding]:
     mpi = software["mpi"]
-    used = "mpi" in want.engines
+    used = any(map(is_mpi, want.engines))
     if mpi.get("error"):
         text = f"mpi4py loads no MPI library: {mpi['error']}"
         level = "problem" if used else "note"
@@ -31,14 +31,14 @@ def _mpi(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator[Findi
         return
     loaded = which_mpi(mpi["version"])
     first = " ".join(mpi["version"].split("\n")[0].split())
-    libraries = {use.backend.get("library") or "mpich" for use in want.uses if use.backend["engine"] == "mpi"}
+    libraries = {use.backend.get("library") or "mpich" for use in want.uses if is_mpi(use.backend["engine"])}
     wrong = sorted(libraries - {loaded})
     if wrong:
         backends = sorted(
             {
                 use.backend["name"]
                 for use in want.uses
-                if use.backend["engine"] == "mpi" and (use.backend.get("library") or "mpich") in wrong
+                if is_mpi(use.backend["engine"]) and (use.backend.get("library") or "mpich") in wrong
             }
         )
         text = f"mpi4py loads {first}; backend {', '.join(backends)} says {', '.join(wrong)}"
@@ -75,7 +75,7 @@ def _providers(name: str, software: Mapping[str, Any], want: Wanted) -> Iterator
     needed: dict[str, bool] = {}
     for use in want.uses:
         value = use.environment.get("FI_PROVIDER") or ""
-        sure = use.backend["engine"] != "mpi" or (use.backend.get("library") or "mpich") not in own
+        sure = not is_mpi(use.backend["engine"]) or (use.backend.get("library") or "mpich") not in own
         for word in [] if value.startswith("^") else filter(None, re.split(r"[;,+]", value)):
             needed[word] = needed.get(word, False) or sure
     found = software["providers"]

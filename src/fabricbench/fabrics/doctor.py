@@ -23,7 +23,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
     fabrics: dict[str, Mapping[str, Any]] = {}
     uses: dict[str, Use] = {}
     nodes, local_ranks = 1, 1
-    most = (1, 1, "mpi")
+    most = (1, 1, "mpi", "micro")
     binding: Mapping[str, Any] = {}
     for cell in cells:
         fabrics[cell.fabric["name"]] = cell.fabric
@@ -32,7 +32,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
         nodes = max(nodes, cell.nodes)
         ranks = cell.gpus if cluster == "emulated" else cell.ranks_per_node
         local_ranks = max(local_ranks, cell.ranks_per_node)
-        most = max(most, (ranks, cell.threads_per_rank, cell.backend["engine"]), key=_cores_of)
+        most = max(most, (ranks, cell.threads_per_rank, cell.backend["engine"], cell.kind), key=_cores_of)
         binding = cell.binding
     return Wanted(
         cluster=cluster,
@@ -42,6 +42,7 @@ def wanted(cluster: str, cells: Iterable[Any]) -> Wanted:
         ranks_per_node=most[0],
         threads_per_rank=most[1],
         busiest_engine=most[2],
+        busiest_kind=most[3],
         local_ranks=local_ranks,
         binding=binding,
         delay=any(fabric["delay_s"] or fabric["jitter_s"] or fabric["loss"] for fabric in fabrics.values()),
@@ -129,6 +130,6 @@ def _no_answer(names: tuple[str, ...], said: str) -> Finding:
     return Finding("node answers", names, "problem", text, mend)
 
 
-def _cores_of(ranks: tuple[int, int, str]) -> int:
-    count, threads, engine = ranks
-    return count * cores_per_rank(threads, engine)
+def _cores_of(ranks: tuple[int, int, str, str]) -> int:
+    count, threads, engine, kind = ranks
+    return count * cores_per_rank(threads, engine, kind)

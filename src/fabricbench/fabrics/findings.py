@@ -62,6 +62,8 @@ class Wanted:
     """The threads of each of those ranks."""
     busiest_engine: str = "mpi"
     """The engine of those ranks, which may have threads of its own."""
+    busiest_kind: str = "micro"
+    """The kind of workload of those ranks."""
     local_ranks: int = 1
     """The most ranks of one node, emulated or not."""
     binding: Mapping[str, Any] = field(default_factory=dict)

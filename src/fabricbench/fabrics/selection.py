@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fabricbench.errors import ConfigError, LaunchError
+from fabricbench.mpi_library import is_mpi
 
 
 @dataclass(frozen=True)
@@ -429,7 +430,7 @@ def plugin_clash(
 
 def way(fabric: Mapping[str, Any], backend: Mapping[str, Any]) -> str:
     """The way to communicate, as the table has it: the engine, or MPI library/transport."""
-    if backend["engine"] != "mpi":
+    if not is_mpi(backend["engine"]):
         return str(backend["engine"])
     library = backend.get("library", "mpich")
     return f"{library}/{backend.get('transport') or default_transport(fabric['kind'], library)}"

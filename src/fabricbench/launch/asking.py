@@ -5,6 +5,8 @@ They speak while they set up and not on the way of a message. A user's own setti
 
 from collections.abc import Mapping
 
+from fabricbench.mpi_library import is_mpi
+
 ASK: Mapping[str, Mapping[str, str]] = {
     "nccl": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"},
     "mpich": {"MPIR_CVAR_DEBUG_SUMMARY": "1"},
@@ -19,7 +21,7 @@ ASK: Mapping[str, Mapping[str, str]] = {
 def asking(backend: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that make the libraries speak, without those that the cell sets itself."""
     engine = str(backend["engine"])
-    asked = dict(ASK.get(str(backend.get("library", "mpich")) if engine == "mpi" else engine, {}))
+    asked = dict(ASK.get(str(backend.get("library", "mpich")) if is_mpi(engine) else engine, {}))
     if any(name.startswith("UCX_") for name in environment):
         asked |= {"UCX_LOG_LEVEL": "info"}
     provider = environment.get("FI_PROVIDER", "")

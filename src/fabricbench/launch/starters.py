@@ -14,7 +14,7 @@ from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.launch.base import Command, own_environment
 from fabricbench.launch.nodes import tasks_per_node
-from fabricbench.mpi_library import SRUN_MPI
+from fabricbench.mpi_library import SRUN_MPI, is_mpi
 
 PACKAGES = str(Path(fabricbench.__file__).resolve().parents[1])
 """The folder that holds this package: the checkout's src, or site-packages."""
@@ -108,7 +108,7 @@ def _gres(cell: Cell) -> str:
 
 def launch_of(cell: Cell) -> str:
     """How the cell's ranks start: none, pmi2, pmix, cray_shasta or mpirun."""
-    if cell.backend["engine"] != "mpi":
+    if not is_mpi(cell.backend["engine"]):
         return "none"
     return str(cell.backend.get("launch") or SRUN_MPI[cell.backend.get("library", "mpich")])
 

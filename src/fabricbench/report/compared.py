@@ -14,6 +14,7 @@ from fabricbench.analysis.names import natural
 from fabricbench.report import verdicts, words
 from fabricbench.report.panels import METRICS, DataTable
 from fabricbench.report.verdicts import Finding, Row, Said
+from fabricbench.variants import side
 
 Json = Mapping[str, Any]
 
@@ -145,8 +146,8 @@ def _floor(controls: pd.DataFrame) -> str:
 def _sections(comparisons: pd.DataFrame, margin: float) -> list[AxisSection]:
     groups: dict[str, list[Line]] = {}
     for row in _ordered(comparisons):
-        groups.setdefault(f"By {row['by']}, against {row['baseline']}", []).append(
-            _line(row, margin, str(row["other"]))
+        groups.setdefault(f"By {row['by']}, against {side(str(row['by']), str(row['baseline']))}", []).append(
+            _line(row, margin, side(str(row["by"]), str(row["other"])))
         )
     return [AxisSection(title, lines) for title, lines in groups.items()]
 

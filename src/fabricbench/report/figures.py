@@ -7,7 +7,7 @@ dark. Each fabric has a colour, a marker and a dash, so that none is told by col
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from math import log2
@@ -28,11 +28,24 @@ INK = "#010203"
 PALETTE = ("#0072b2", "#d55e00", "#008a64", "#b8629a", "#9a7000", "#7a7a7a")
 """After Okabe and Ito, darkened where needed: contrast of 3:1 or more on white and on #14171a."""
 MARKERS = ("o", "s", "^", "D", "v", "X")
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
 DASHES: tuple[Any, ...] = ("", (4, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (3, 1), (8, 2))
 SIZE = (4.6, 3.0)
 """Inches; the page scales figures to their column."""
 
+LEGEND: Any = {
+    "loc": "lower left",
+    "bbox_to_anchor": (-0.02, 1.0),
+    "ncols": 3,
+    "fontsize": 8.5,
+    "handlelength": 2.6,
+    "columnspacing": 1.2,
+}
+"""Above the panel."""
+
 STYLE: Any = {
+    "hatch.color": INK,
+    "hatch.linewidth": 0.6,
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "sans-serif",
@@ -106,6 +119,43 @@ def by_gpus(
     return svg()
 
 
+def step_parts(computing: pd.DataFrame, exposed: pd.DataFrame, *, fabrics: Sequence[str], title: str) -> str:
+    """Time per step in ms by GPU count: a bar per fabric, computing below, exposed communication on top.
+
+    Both frames hold gpus, fabric and median; an exposed time below 0, which is noise, is drawn as none.
+    """
+    with _panel(title) as (axes, svg):
+        low = _plain(computing, {"gpus": int, "fabric": str, "median": float})
+        high = _plain(exposed, {"gpus": int, "fabric": str, "median": float})
+        shown = [name for name in fabrics if name in set(low["fabric"])]
+        counts = sorted(set(low["gpus"]))
+        width = 0.8 / len(shown)
+        handles: list[Any] = []
+        for place, name in enumerate(shown):
+            colour = _colour(fabrics, name)
+            looks: dict[str, Any] = {"width": 0.9 * width, "edgecolor": colour, "linewidth": 0.8}
+            at = [counts.index(n) + (place - (len(shown) - 1) / 2) * width for n in counts]
+            below = _heights(low, name, counts)
+            axes.bar(at, below, facecolor=(colour, 0.35), **looks)
+            hatch = HATCHES[list(fabrics).index(name) % len(HATCHES)]
+            looks |= {"facecolor": colour, "edgecolor": INK, "linewidth": 0, "hatch": hatch}
+            handles += axes.bar(at, _heights(high, name, counts), bottom=below, **looks)[:1]
+        axes.set_xticks(range(len(counts)), [str(n) for n in counts])
+        axes.xaxis.grid(False)
+        axes.set_xlim(-0.6, max(len(counts), 2) - 0.4)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.compact(value)))
+        axes.set(xlabel="GPUs (ranks)", ylabel="ms per step")
+        axes.legend(handles, shown, **LEGEND)
+    return svg()
+
+
+def _heights(medians: pd.DataFrame, fabric: str, counts: Sequence[int]) -> list[float]:
+    """A fabric's medians by GPU count, 0 where there's none."""
+    own = medians[medians["fabric"] == fabric].groupby("gpus")["median"].median()
+    return [max(0.0, float(own.get(n, 0.0))) for n in counts]
+
+
 def by_size(
     curves: pd.DataFrame,
     *,
@@ -155,6 +205,41 @@ def by_size(
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set(xlabel="message size", ylabel=label)
         _legend(axes, fabrics, shown)
+    return svg()
+
+
+def by_error(frame: pd.DataFrame, models: Mapping[str, str], *, unresolved: float, title: str) -> str:
+    """Each model's error against published rates, a row per rate; hollow markers where a rate was fitted.
+
+    `frame` holds label, fits ("" for a prediction) and `<model>_error` (shares) for each of `models`, which
+    names them; errors below `unresolved` (a share) are shaded.
+    """
+    with _panel(title, (7.0, 0.9 + 0.34 * len(frame))) as (axes, svg):
+        rows = frame.reset_index(drop=True)
+        axes.axvspan(-100 * unresolved, 100 * unresolved, color=INK, alpha=0.08, linewidth=0, zorder=0)
+        axes.axvline(0, color=INK, alpha=0.55, linewidth=0.9)
+        for at, name in enumerate(models):
+            for row in rows.index[rows[f"{name}_error"].notna()]:
+                axes.plot(
+                    100 * float(rows.loc[row, f"{name}_error"]),
+                    row + 0.14 * (at - (len(models) - 1) / 2),
+                    marker=MARKERS[at],
+                    color=PALETTE[at],
+                    markersize=7 if at == 0 else 5.5,
+                    markerfacecolor="none" if rows.loc[row, "fits"] else PALETTE[at],
+                    linestyle="none",
+                )
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.yaxis.set_major_locator(FixedLocator(list(range(len(rows)))))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda _, place: str(rows["label"].iloc[place])))
+        axes.grid(visible=False, axis="y")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
+        axes.set_xlabel("error")
+        handles = [
+            axes.plot([], [], marker=MARKERS[at], color=PALETTE[at], linestyle="none", markersize=6)[0]
+            for at in range(len(models))
+        ]
+        axes.legend(handles, list(models.values()), **{**LEGEND, "ncols": len(models)})
     return svg()
 
 
@@ -260,24 +345,15 @@ def _legend(axes: Axes, fabrics: Sequence[str], shown: Sequence[str]) -> None:
         if dash:
             line.set_dashes(dash)
         handles.append(line)
-    axes.legend(
-        handles,
-        list(shown),
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.0),
-        ncols=3,
-        fontsize=8.5,
-        handlelength=2.6,
-        columnspacing=1.2,
-    )
+    axes.legend(handles, list(shown), **LEGEND)
 
 
 @contextmanager
-def _panel(title: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
+def _panel(title: str, size: tuple[float, float] = SIZE) -> Iterator[tuple[Axes, Callable[[], str]]]:
     """An empty panel in the page's style, and what turns it into SVG once it is drawn."""
     finished: list[str] = []
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         yield axes, lambda: finished[0]

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from fabricbench.analysis.conclusions import Conclusions
-from fabricbench.analysis.stats import over_repeats
+from fabricbench.analysis.stats import over_repeats, reading_order
 from fabricbench.analysis.table import MISLABELLED
 from fabricbench.report import words
 from fabricbench.report.verdicts import Said, said
@@ -95,7 +95,8 @@ def heatmap(
                 for backend, gpus in sorted(pairs)
             ],
         )
-        for workload, pairs in wanted.items()
+        for workload in reading_order(cells)
+        for pairs in [wanted[workload]]
     ]
 
 
@@ -153,7 +154,20 @@ def _square(
 
 
 def _absent(cells: pd.DataFrame) -> str:
-    """What didn't give a value, by status, with the first reason; mislabelled cells come first."""
+    """What didn't give a value, by status, with the first reason, and what has one that isn't compared.
+
+    Mislabelled cells come first.
+    """
+    said = [_without_value(cells), _barred(cells)]
+    return "; ".join(text for text in said if text)
+
+
+def _barred(cells: pd.DataFrame) -> str:
+    why = [str(text) for text in cells["no_verdict"] if text]
+    return _short(f"{len(why)} of {len(cells)} not compared: {why[0]}") if why else ""
+
+
+def _without_value(cells: pd.DataFrame) -> str:
     bad = cells[(cells["status"] != "ok") | cells["value"].isna()]
     bad = bad.sort_values("status", key=lambda status: status != MISLABELLED, kind="stable")
     if bad.empty:
@@ -164,6 +178,8 @@ def _absent(cells: pd.DataFrame) -> str:
         for status in dict.fromkeys(found)
     )
     reason = next((str(reason) for reason in bad["reason"] if reason), "")
-    if len(reason) > REASON_LENGTH:
-        reason = f"{reason[:REASON_LENGTH].rsplit(' ', 1)[0]} …"
-    return f"{head}: {reason}" if reason else head
+    return f"{head}: {_short(reason)}" if reason else head
+
+
+def _short(reason: str) -> str:
+    return f"{reason[:REASON_LENGTH].rsplit(' ', 1)[0]} …" if len(reason) > REASON_LENGTH else reason

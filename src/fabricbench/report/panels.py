@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
-from fabricbench.analysis.scaling import curves, efficiency
-from fabricbench.analysis.stats import ok, over_repeats
+from fabricbench.analysis.scaling import ONE_GPU, curves, efficiency
+from fabricbench.analysis.stats import ok, over_repeats, reading_order
 from fabricbench.analysis.table import Tables
+from fabricbench.analysis.trained import parts_of_step
 from fabricbench.report import figures, words
+from fabricbench.report.trained import TRAINED, remarks, trained_texts, training_notes
 
 METRICS = {
     "pingpong_s": "ping-pong",
@@ -53,12 +56,20 @@ class PanelGroup:
 def scaling_groups(tables: Tables, kind: str, fabrics: Sequence[str]) -> list[PanelGroup]:
     """One group per workload and backend of `kind` (train or cfd) that has an ok cell."""
     good = ok(tables.cells)
-    shares = tables.conclusions.scaling.set_index("cell")["communication"]
+    known = tables.conclusions.scaling.set_index("cell")
     scaled = efficiency(good[good["kind"] == kind])
-    scaled = scaled.assign(communication=scaled["cell"].map(shares).astype(float))
-    return [
-        _scaling_group(part, str(workload), str(backend), kind, fabrics)
+    scaled = scaled.assign(
+        communication=scaled["cell"].map(known["communication"]).astype(float),
+        communication_by=scaled["cell"].map(known["communication_by"]).astype("string"),
+    )
+    places = {label: place for place, label in enumerate(reading_order(scaled))}
+    groups = [
+        (places[str(workload)], str(workload), str(backend), part)
         for (workload, backend), part in scaled.groupby(["workload", "backend"], sort=False)
+    ]
+    return [
+        _scaling_group(part, workload, backend, kind, fabrics)
+        for _, workload, backend, part in sorted(groups, key=itemgetter(0))
     ]
 
 
@@ -82,6 +93,15 @@ def _scaling_group(
                 label="ms per step",
             )
         )
+    if kind == "train" and cells["nosync_s"].notna().any():
+        parts = parts_of_step(cells)
+        svg = figures.step_parts(
+            over_repeats(parts, "computing_ms"),
+            over_repeats(parts, "exposed_ms"),
+            fabrics=fabrics,
+            title=f"{where}: time per step, computing and exposed communication, by GPU count",
+        )
+        panels.append(Panel("Time per step: computing (pale) and exposed communication (full)", svg))
     shares = over_repeats(cells, "efficiency")
     if cells["gpus"].nunique() > 1 and not shares.empty:
         kept = cells[cells["efficiency"].notna()]
@@ -100,7 +120,7 @@ def _scaling_group(
         )
     about = {
         "train": "Batch per GPU is fixed (weak scaling): efficiency is the time of a step on one GPU "
-        "over its time on n. Communication is the share of a step beyond one GPU's.",
+        f"over its time on n. {_reference(cells)}{_communication(cells)}",
         "cfd": "The mesh is fixed (strong scaling): efficiency is the time of a step on one rank over "
         "n times its time on n. Communication is the share of a step that waits for halos.",
     }[kind]
@@ -108,11 +128,30 @@ def _scaling_group(
         title=where,
         about=about,
         panels=panels,
-        table=_scaling_table(
-            medians, shares, over_repeats(cells, "step_s"), over_repeats(cells, "communication"), unit
-        ),
+        table=_scaling_table(cells, unit),
         demonstration=bool(cells["demonstration"].any()),
+        notes=training_notes(cells) if kind == "train" else [],
     )
+
+
+def _reference(cells: pd.DataFrame) -> str:
+    """Where a cell's own steps stand for one GPU."""
+    own = cells["efficiency"].notna() & (cells["reference"] != ONE_GPU)
+    if not own.any():
+        return ""
+    return "Where no cell ran on one GPU, the cell's own steps without DDP stand for it. "
+
+
+def _communication(cells: pd.DataFrame) -> str:
+    """What communication is here; two ways of knowing it may stand beside each other."""
+    said = {
+        "without sync": "Communication is what a step takes beyond the same cell's without synchronisation, "
+        "as a share of it: what computing doesn't hide, waiting for slower ranks included.",
+        "beyond T(1)": "Communication is the share of a step beyond one GPU's.",
+    }
+    several = cells[(cells["gpus"] > 1) & cells["communication"].notna()]
+    found = [said[by] for by in dict.fromkeys(several["communication_by"]) if by in said]
+    return " Or, where that wasn't measured: ".join(sorted(found, reverse=True)) or said["beyond T(1)"]
 
 
 def _by_gpus(
@@ -127,16 +166,18 @@ def _by_gpus(
     return Panel(heading, figures.by_gpus(cells, medians, fabrics=fabrics, title=title, **how))
 
 
-def _scaling_table(
-    medians: pd.DataFrame, shares: pd.DataFrame, steps: pd.DataFrame, communication: pd.DataFrame, unit: str
-) -> DataTable:
-    key = ["fabric", "gpus"]
-    share_of = {(row["fabric"], row["gpus"]): row for row in shares.to_dict("records")}
-    spent_of = {(row["fabric"], row["gpus"]): row for row in communication.to_dict("records")}
-    step_of = {(row["fabric"], row["gpus"]): row for row in steps.to_dict("records")}
+def _scaling_table(cells: pd.DataFrame, unit: str) -> DataTable:
+    """A row per fabric and GPU count; of training, what else was measured of the step."""
+    quantities = {
+        name: {(row["fabric"], row["gpus"]): row for row in over_repeats(cells, name).to_dict("records")}
+        for name in ("step_s", "efficiency", "communication")
+    }
+    trained = bool((cells["kind"] == "train").any()) and bool(cells["n_steps"].notna().any())
+    by_place = dict(iter(cells.groupby(["fabric", "gpus"], sort=False)))
     rows = []
-    for row in medians.sort_values(key, kind="stable").to_dict("records"):
+    for row in over_repeats(cells).sort_values(["fabric", "gpus"], kind="stable").to_dict("records"):
         at = (row["fabric"], row["gpus"])
+        step, share, spent = (quantities[name].get(at) for name in quantities)
         rows.append(
             [
                 str(row["fabric"]),
@@ -145,14 +186,19 @@ def _scaling_table(
                 words.number(row["median"]),
                 words.span(row["min"], row["max"]),
                 words.share(row["spread"]),
-                words.seconds(step_of[at]["median"]) if at in step_of else words.DASH,
-                words.share(share_of[at]["median"]) if at in share_of else words.DASH,
-                words.share(spent_of[at]["median"]) if at in spent_of else words.DASH,
+                words.seconds(step["median"]) if step else words.DASH,
+                words.share(share["median"]) if share else words.DASH,
+                words.share(spent["median"]) if spent else words.DASH,
+                *(trained_texts(by_place[at]) if trained else []),
+                remarks(by_place[at]),
             ]
         )
     names = ["fabric", "GPUs", "repeats", f"median, {unit}", f"range, {unit}", "range / median"]
-    names += ["step as run", "efficiency", "communication"]
-    return DataTable(names, rows, frozenset(names[1:]))
+    names += ["step as run", "efficiency", "communication", *(TRAINED if trained else ())]
+    numeric = frozenset(names[1:])
+    if not any(row[-1] for row in rows):
+        return DataTable(names, [row[:-1] for row in rows], numeric)
+    return DataTable([*names, "remarks"], rows, numeric, frozenset({"remarks"}))
 
 
 def message_groups(tables: Tables, fabrics: Sequence[str]) -> list[PanelGroup]:

@@ -21,6 +21,7 @@ from fabricbench.report.compared import comparison_sections
 from fabricbench.report.heatmap import heatmap
 from fabricbench.report.panels import message_groups, scaling_groups
 from fabricbench.report.placed import placed
+from fabricbench.report.published import against_published
 
 Json = Mapping[str, Any]
 
@@ -37,6 +38,8 @@ class CellLine:
     cell: str
     status: str
     reason: str
+    no_verdict: str
+    """Why it enters no comparison although it has a value."""
     accepted: bool
     demonstration: bool
     value: str
@@ -102,11 +105,13 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
         "statuses": setting.status_counts(cells),
         "troubles": troubles,
         "troubles_shown": troubles[:MOST_TROUBLES],
+        "barred": setting.barred(cells),
         "assumptions": setting.assumptions(tables),
         "scaled": bool((cells["scale_bytes"] * cells["scale_time"] > 1).any()),
         "fabrics": _fabrics(cells, fabrics),
         "baseline": baseline,
         "groups": heatmap(cells, fabrics, baseline, tables.conclusions, margin) if fabrics else [],
+        "published": against_published(tables.conclusions.published, campaign, baseline),
         "compared": comparison_sections(tables.conclusions, campaign),
         "order": steadiness.blocks(cells, campaign),
         "within": steadiness.within(tables.conclusions),
@@ -155,6 +160,7 @@ def _line(row: Mapping[Any, Any], out: Path) -> CellLine:
         cell=str(row["cell"]),
         status=str(row["status"]),
         reason=str(row["reason"]),
+        no_verdict=str(row["no_verdict"]),
         accepted=bool(row["accepted"]),
         demonstration=bool(row["demonstration"]),
         value=words.DASH if missing else f"{words.number(row['value'])} {row['unit']}",

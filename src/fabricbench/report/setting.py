@@ -13,6 +13,7 @@ from fabricbench.analysis.stats import counts
 from fabricbench.analysis.table import Tables
 from fabricbench.report import words
 from fabricbench.report.panels import DataTable, emulation_of
+from fabricbench.report.published import fitted
 
 Json = Mapping[str, Any]
 
@@ -36,7 +37,11 @@ def summary(cells: pd.DataFrame, fabrics: list[str]) -> str:
         return "The grid names no cells."
     jobs = cells[cells["status"] != "unsupported"]
     cells = cells if jobs.empty else jobs
-    workloads = [str(name) for name in cells["workload"].unique()]
+    named = cells.groupby("family", sort=False)["workload"].nunique()
+    workloads = [
+        f"{family} in {words.plural(int(many), 'variant')}" if many > 1 else str(family)
+        for family, many in named.items()
+    ]
     backends = [str(name) for name in cells["backend"].unique()]
     gpus = [str(n) for n in sorted(int(n) for n in cells["gpus"].unique())]
     repeats = cells["repeat"].dropna()
@@ -84,17 +89,29 @@ def assumptions(tables: Tables) -> list[Assumption]:
         Assumption("Delay", " ".join(f"{_sentence(delay)}." for delay in delays) or "No cell recorded how.")
     )
     found += _compute(cells)
+    if chosen := fitted(tables.conclusions.published):
+        found.append(Assumption("Fitted", f"To published rates: {'; '.join(chosen)}."))
     found.append(Assumption("Not kept", NOT_KEPT))
     return found
 
 
 def _links(cells: pd.DataFrame) -> str:
-    rates = cells[["fabric", "ports_per_node", "rate_bit_s", "link_bit_s"]].dropna().drop_duplicates()
+    known = cells.dropna(subset=["rate_bit_s", "link_bit_s"])
+    rates = known[
+        ["fabric", "ports_per_node", "rate_bit_s", "effective_bit_s", "link_bit_s"]
+    ].drop_duplicates()
     each = [
-        f"{fabric} {words.ports(int(ports), rate)} → {words.ports(int(ports), link)}"
-        for fabric, ports, rate, link in rates.itertuples(index=False)
+        f"{fabric} {_reached(int(ports), rate, effective)} → {words.ports(int(ports), link)}"
+        for fabric, ports, rate, effective, link in rates.itertuples(index=False)
     ]
-    return f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+    of = "what is reached of the line rate" if rates["effective_bit_s"].notna().any() else "the line rate"
+    return f"Shaped by tbf in both directions to {of} / (S·D): {', '.join(each)}."
+
+
+def _reached(ports: int, rate: float, effective: float) -> str:
+    """`25 Gbit/s`, or `25 Gbit/s, assuming 13.8 Gbit/s effective`."""
+    line = words.ports(ports, rate)
+    return line if pd.isna(effective) else f"{line}, assuming {words.ports(ports, effective)} effective,"
 
 
 def _beyond_validation(facts: Json, cells: pd.DataFrame) -> str:
@@ -217,6 +234,17 @@ def shaping(tables: Tables) -> DataTable:
 def status_counts(cells: pd.DataFrame) -> list[tuple[str, int]]:
     """Statuses with their number: ok first, then by number."""
     return sorted(counts(cells).items(), key=lambda item: item[0] != "ok")
+
+
+def barred(cells: pd.DataFrame) -> str:
+    """How many cells have a value that enters no comparison, and why, the most frequent first."""
+    reasons = cells.loc[cells["no_verdict"] != "", "no_verdict"].value_counts()
+    if reasons.empty:
+        return ""
+    first = reasons.index[0]
+    more = f" ({reasons.iloc[0]}), and other reasons" if len(reasons) > 1 else ""
+    many = words.plural(int(reasons.sum()), "cell")
+    return f"{many} measured but not compared: {first}{more}. Each is marked below."
 
 
 def config_text(grid: Json) -> str:

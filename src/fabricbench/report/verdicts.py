@@ -18,6 +18,7 @@ from fabricbench.analysis.compare import (
     words_of,
 )
 from fabricbench.report import words
+from fabricbench.variants import side
 
 DECISIVE = (FASTER, SLOWER)
 STEPS = (0.15, 0.35, 0.8)
@@ -109,8 +110,9 @@ def _tone(ratio: float) -> str:
 
 
 def sides(row: Row) -> str:
-    """`opa against ethernet`."""
-    return f"{row['other']} against {row['baseline']}"
+    """`opa against ethernet`, `batch 64 against batch 32`."""
+    other, baseline = (side(str(row["by"]), str(row[name])) for name in ("other", "baseline"))
+    return f"{other} against {baseline}"
 
 
 def where(row: Row, size: bool = True) -> str:
@@ -128,7 +130,9 @@ def findings(comparisons: pd.DataFrame, margin: float) -> list[Finding]:
     """One sentence per workload and pair of sides, over GPU counts; those without any verdict last."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in comparisons.to_dict("records"):
-        key = (str(row["by"]), where(row, size=False), str(row["baseline"]), str(row["other"]))
+        by = str(row["by"])
+        names = (side(by, str(row[name])) for name in ("baseline", "other"))
+        key = (by, where(row, size=False), *names)
         groups.setdefault(key, []).append(row)
     found = [_finding(key, rows, margin) for key, rows in groups.items()]
     return sorted(found, key=_without_verdict)

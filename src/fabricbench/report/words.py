@@ -85,8 +85,8 @@ def bit_rate(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """A message size in MiB, KiB or B."""
-    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+    """A size of messages or memory in GiB, MiB, KiB or B."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if value >= factor:
             return f"{compact(value / factor)} {unit}"
     return f"{compact(value)} B"

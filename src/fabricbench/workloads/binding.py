@@ -70,7 +70,7 @@ def _cores(
         return list(how[seat.local_rank])
     ranks = seat.size if cell.launcher == "emulated" else cell.ranks_per_node
     index = seat.rank if cell.launcher == "emulated" else seat.local_rank
-    width = cores_per_rank(cell.threads_per_rank, cell.backend["engine"])
+    width = cores_per_rank(cell.threads_per_rank, cell.backend["engine"], cell.kind)
     enough = ranks * width <= len(available)
     if how == "none" or (how == "auto" and not enough):
         return available

@@ -11,6 +11,7 @@ from typing import Any
 from fabricbench.cell import Cell
 from fabricbench.errors import LaunchError
 from fabricbench.fabrics.traffic import Formula, by_node
+from fabricbench.mpi_library import is_mpi
 from fabricbench.provenance import merge_nodes, merge_ranks, node_provenance, rank_provenance
 from fabricbench.workloads.lean import lean_torch
 from fabricbench.workloads.place import Seen, look, settle
@@ -40,10 +41,11 @@ def preload(cell: Cell) -> None:
     if cell.device == "replay":
         lean_torch()
     try:
-        if cell.backend["engine"] != "mpi":
+        if cell.kind == "train" or not is_mpi(cell.backend["engine"]):
             distributed = importlib.import_module("torch.distributed.distributed_c10d")
-            # Looks for this engine in all installed packages, which would take every rank 25 ms.
-            distributed.BackendConfig(distributed.Backend(cell.backend["engine"]))
+            if not is_mpi(cell.backend["engine"]):
+                # Looks for this engine in all installed packages, which would take every rank 25 ms.
+                distributed.BackendConfig(distributed.Backend(cell.backend["engine"]))
         workload(cell.kind).preload(cell)
     finally:
         gc.freeze()

@@ -7,6 +7,7 @@ network), never over the fabric under test, once per chunk and outside the timed
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -26,6 +27,8 @@ class Times:
 
     steps: list[float] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
+    loop_s: float = 0.0
+    """The whole loop by the host's clock, with decisions between chunks."""
 
     @property
     def spent_s(self) -> float:
@@ -126,8 +129,10 @@ class Loop:
         while True:
             enough = len(times.steps) >= limits.least
             steady = enough and pace.is_steady(times.steps)
-            over = enough and pace.stopped_by(times.steps, times.spent_s, limits) != ""
-            count = 0 if steady or over else pace.next_chunk(times.steps, times.spent_s, limits)
+            # Not what was spent: a first step that compiles for minutes would end the warm-up.
+            spent_s = len(times.steps) * median(times.steps) if times.steps else 0.0
+            over = enough and pace.stopped_by(times.steps, spent_s, limits) != ""
+            count = 0 if steady or over else pace.next_chunk(times.steps, spent_s, limits)
             if enough:  # another look at the windows needs some more steps
                 count = min(count, max(1, len(times.steps) // 5))
             count, steady = self._agreed((count, steady))
@@ -138,12 +143,13 @@ class Loop:
 
     def measure(self, model: Callable[..., Any], limits: pace.Limits) -> tuple[Times, str]:
         """Step until a limit is reached; returns the times and which limit (width, budget or steps)."""
-        times = Times()
+        times, began = Times(), time.perf_counter()
         while True:
             reached = pace.stopped_by(times.steps, times.spent_s, limits)
             count = 0 if reached else pace.next_chunk(times.steps, times.spent_s, limits)
             count, reached = self._agreed((count, reached))
             if count == 0:
+                times.loop_s = time.perf_counter() - began
                 return times, reached
             self._progress.say("measuring", times.steps)
             self._chunk(model, count, times)

@@ -30,9 +30,10 @@ def is_steady(times: Sequence[float]) -> bool:
     """Whether the last third of the steps is as fast as the third before it, by their medians.
 
     Windows grow with the warm-up: a slow drift adds up over a longer window, and noise averages out, so
-    what passes has little of its start left (an exponential decay passes when far less than TOLERANCE
-    remains), and a noisy host still comes to an end. Medians, since one late step is no drift. The first
-    third is never looked at: there DDP arranges its buckets, and libraries choose algorithms.
+    what passes has little of its start left, and a noisy host still comes to an end. What hides is a start
+    as mild as the noise of two steps (docs/training.md has the simulated figures). Medians, since one late
+    step is no drift. The first third is never looked at: there DDP arranges its buckets, and libraries
+    choose algorithms.
     """
     window = max(_LEAST_WINDOW, len(times) // 3)
     if len(times) < 2 * window + 1:

@@ -3,7 +3,7 @@
 import copy
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -128,7 +128,7 @@ class Real(Trainee):
         if there is not None:
             torch.cuda.set_rng_state(there)
 
-    def facts(self, observed: Any) -> dict[str, Any]:
+    def facts(self, observed: Sequence[Any], buckets: Sequence[int]) -> dict[str, Any]:
         """What the input is."""
         return self._batches.facts()
 

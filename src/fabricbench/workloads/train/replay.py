@@ -21,6 +21,8 @@ from fabricbench.workloads.train.trainee import Trainee
 from fabricbench.workloads.train.waits import Device, overshoot, sharpen_timers, together
 
 FORWARD_SHARE = 1 / 3
+BYTES_PER_PARAMETER = 4
+"""Gradients are float32."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,22 @@ class ReplayedModel(nn.Module):
         self.layers = list(layers)
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(layer.parameters)) for layer in layers)
 
+    def ready_s(self, buckets: Sequence[int]) -> list[float]:
+        """When in a step each of DDP's buckets (bytes, in the order of reduction) has its last gradient.
+
+        In seconds of compute from the step's start; the backward pass fills buckets, last layer first.
+        """
+        moments, filled = [], 0
+        at = sum(layer.forward_s for layer in self.layers)
+        left = iter(reversed(self.layers))
+        for size in buckets:
+            while filled < size and (layer := next(left, None)) is not None:
+                filled += layer.parameters * BYTES_PER_PARAMETER
+                at += layer.backward_s
+            moments.append(at)
+            filled -= size
+        return moments
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """All layers one after another."""
         x = End.apply(x, self.device)
@@ -109,7 +127,7 @@ def timed_layers(cell: Cell) -> list[Timed]:
 def spares_cores(cell: Cell) -> bool:
     """Whether every rank on this machine has its cores to itself, so that one may poll a clock."""
     here = cell.gpus if cell.launcher in ("emulated", "host") else cell.ranks_per_node
-    need = here * cores_per_rank(cell.threads_per_rank, cell.backend["engine"])
+    need = here * cores_per_rank(cell.threads_per_rank, cell.backend["engine"], cell.kind)
     return need <= len(os.sched_getaffinity(0))
 
 
@@ -151,9 +169,14 @@ class Replayed(Trainee):
         """How late this rank's waits were."""
         return self.model.device.lateness()
 
-    def facts(self, observed: Sequence[dict[str, float]]) -> dict[str, Any]:
-        """Seconds that all waits of a step add up to, those of the fixed cost, and lateness."""
-        return {"compute_s": self._compute_s, "fixed_s": self._fixed_s, "waits": together(observed)}
+    def facts(self, observed: Sequence[dict[str, float]], buckets: Sequence[int]) -> dict[str, Any]:
+        """Seconds that all waits of a step add up to, those of the fixed cost, lateness, and `ready_s`."""
+        return {
+            "compute_s": self._compute_s,
+            "fixed_s": self._fixed_s,
+            "waits": together(observed),
+            "bucket_ready_s": self.model.ready_s(buckets),
+        }
 
 
 def prepare(cell: Cell, ranks: Ranks) -> Trainee:

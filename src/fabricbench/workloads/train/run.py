@@ -74,17 +74,19 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     every = ranks.gather((alone or times, times, nosync, observed, peak))
     if ranks.rank != 0:
         return Outcome()
+    sizes = reduced(model)
     known = {
         "images_per_step": images,
         "ddp": model is not trainee.model,
-        **reduced(model),
+        **sizes,
         "broadcast_buffers": bool(params.get("broadcast_buffers", False)),
         "warmup_steps": warmup_steps,
         "steady": steady,
         "stopped_by": stopped_by,
+        "loop_s": times.loop_s,
         "peak_memory_bytes": max(peak for *_, peak in every),
         "peak_memory_of": "gpu" if cell.device == "cuda" else "process",
-        **trainee.facts([observed for *_, observed, _ in every]),
+        **trainee.facts([observed for *_, observed, _ in every], sizes["bucket_bytes"]),
     }
     sent = traffic.of_steps(cell, known["bucket_bytes"], buffer_bytes(model), len(times.steps))
     return Outcome(samples([each[:3] for each in every]), known, sent)

@@ -45,8 +45,8 @@ class Trainee:
         """What this rank saw during the measured steps, small; gathered on rank 0."""
         return None
 
-    def facts(self, observed: Sequence[Any]) -> dict[str, Any]:
-        """On rank 0: the record's facts from every rank's `observed`."""
+    def facts(self, observed: Sequence[Any], buckets: Sequence[int]) -> dict[str, Any]:
+        """On rank 0: the record's facts from every rank's `observed` and DDP's buckets, in bytes."""
         return {}
 
     def close(self) -> None:

@@ -1,0 +1,150 @@
+"""The part of a configuration that says which published rates it repeats, resolved to the rates themselves.
+
+Takes what satisfies the schema, with its defaults, and tells its mistakes to `mistake(path, text)`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fabricbench.campaign import Cluster, Fabric, Published, PublishedRate, Workload
+from fabricbench.config_network import Mistake
+from fabricbench.config_schema import did_you_mean, shown
+from fabricbench.references import Reference, Row, names, read_reference
+
+
+def parse_published(
+    value: Mapping[str, Any] | None,
+    cluster: Cluster,
+    fabrics: Mapping[str, Fabric],
+    workloads: Mapping[str, Workload],
+    mistake: Mistake,
+) -> Published | None:
+    """The reference with those of its rates that the grid has cells for; None where none is asked for."""
+    if value is None:
+        return None
+    if cluster.kind != "emulated":
+        mistake(
+            "published",
+            f"a scale model repeats published rates, and cluster.kind is {cluster.kind}; remove it",
+        )
+        return None
+    if value["reference"] not in (known := names()):
+        hint = did_you_mean(value["reference"], known)
+        mistake(
+            "published.reference", f"{shown(value['reference'])} is no file of reports/references; {hint}"
+        )
+        return None
+    reference = read_reference(value["reference"])
+    rows = [row for row in reference.rows if row.engine == value["engine"] and row.gpus > 1]
+    if not rows:
+        hint = did_you_mean(value["engine"], _distinct(row.engine for row in reference.rows if row.gpus > 1))
+        mistake("published.engine", f"{shown(value['engine'])} has no rates in {reference.name}; {hint}")
+        return None
+    _check_fabrics(value["fabrics"], fabrics, rows, mistake)
+    fits = _fits(value, rows, mistake)
+    return Published(
+        reference=reference.name,
+        title=reference.title,
+        url=reference.url,
+        device=reference.device,
+        unresolved=reference.unresolved,
+        engine=value["engine"],
+        rates=_rates(value["fabrics"], reference, rows, fits, workloads, mistake),
+    )
+
+
+def _check_fabrics(
+    given: Mapping[str, str], fabrics: Mapping[str, Fabric], rows: Sequence[Row], mistake: Mistake
+) -> None:
+    theirs = _distinct(row.fabric for row in rows)
+    for name, meant in given.items():
+        if name not in fabrics:
+            mistake(f"published.fabrics.{name}", f"no such fabric here; {did_you_mean(name, fabrics)}")
+        if meant not in theirs:
+            text = f"{shown(meant)} is no fabric of the reference; {did_you_mean(meant, theirs)}"
+            mistake(f"published.fabrics.{name}", text)
+
+
+def _fits(value: Mapping[str, Any], rows: Sequence[Row], mistake: Mistake) -> dict[tuple[str, str], str]:
+    """By model and fabric: what was fitted to that rate. Each value is fitted once, each rate fits one."""
+    models = _distinct(row.model for row in rows)
+    found: dict[tuple[str, str], str] = {}
+    fitted: set[tuple[str, str]] = set()
+    for index, one in enumerate(value["fitted"]):
+        path = f"published.fitted.{index}"
+        for key, known in (("model", models), ("fabric", sorted(value["fabrics"]))):
+            if one[key] not in known:
+                mistake(
+                    f"{path}.{key}",
+                    f"{shown(one[key])} has no published rate; {did_you_mean(one[key], known)}",
+                )
+        at = (one["model"], one["fabric"])
+        what = (one["fits"], one["fabric"] if one["fits"] == "effective" else "")
+        if at in found:
+            mistake(path, f"{one['model']} over {one['fabric']} is there twice; a rate can fit one value")
+        if what in fitted:
+            mistake(f"{path}.fits", f"{one['fits']} is fitted twice; keep one rate for it")
+        found[at] = one["fits"]
+        fitted.add(what)
+    return found
+
+
+def _rates(
+    fabrics: Mapping[str, str],
+    reference: Reference,
+    rows: Sequence[Row],
+    fits: Mapping[tuple[str, str], str],
+    workloads: Mapping[str, Workload],
+    mistake: Mistake,
+) -> tuple[PublishedRate, ...]:
+    """Rates that some workload runs: same model, batch, GPUs, and GPUs per node."""
+    rates = []
+    for name, meant in sorted(fabrics.items()):
+        for row in rows:
+            alone = reference.one_gpu(row.model, row.batch_per_gpu)
+            if (
+                row.fabric == meant
+                and alone
+                and any(_runs(workload, row, name) for workload in workloads.values())
+            ):
+                rates.append(
+                    PublishedRate(
+                        model=row.model,
+                        fabric=name,
+                        batch=row.batch_per_gpu,
+                        gpus=row.gpus,
+                        images_per_s=row.images_per_second,
+                        one_gpu_images_per_s=alone,
+                        fits=fits.get((row.model, name)),
+                    )
+                )
+    if not rates:
+        each = _distinct(
+            f"{row.batch_per_gpu} on {row.gpus} GPUs, {row.gpus_per_node} per node" for row in rows
+        )
+        models = ", ".join(_distinct(row.model for row in rows))
+        mistake(
+            "published",
+            f"no workload trains one of {models} as the reference did: by replay, batch {' or '.join(each)}",
+        )
+    elif left := sorted(set(fits) - {(rate.model, rate.fabric) for rate in rates}):
+        mistake("published.fitted", f"{left[0][0]} over {left[0][1]} is no cell of the grid; measure it, too")
+    return tuple(rates)
+
+
+def _runs(workload: Workload, row: Row, fabric: str) -> bool:
+    """Whether a workload has cells that stand for a published rate."""
+    if workload.kind != "train" or workload.device != "replay" or fabric not in workload.fabrics:
+        return False
+    models, batches = (_each(workload.params[name]) for name in ("model", "batch"))
+    alike = row.model in models and row.batch_per_gpu in batches
+    return alike and row.gpus in workload.gpus and min(workload.ranks_per_node, row.gpus) == row.gpus_per_node
+
+
+def _each(value: Any) -> list[Any]:
+    """The values of an axis; a scalar is one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
