@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from fabricbench import profiles
 from fabricbench.cell import Cell
 
 Params = Mapping[str, Any]
@@ -57,7 +58,10 @@ def resolve(params: Params) -> dict[str, Any]:
 
     Raises ValueError, which says what is wrong with `profile` and how to mend it.
     """
-    return dict(params)
+    if not isinstance(params.get("profile"), str):
+        return dict(params)
+    asked = (params["model"], params["batch"], params["image_size"], params.get("precision", "fp32"))
+    return {**params, "profile": profiles.resolve(params["profile"], *asked)}
 
 
 def axis_values(kind: str, params: Params) -> Values:

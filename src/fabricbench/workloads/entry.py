@@ -115,6 +115,7 @@ def _evidence(every: list[Any]) -> dict[str, Any]:
         "baseline": {host: seen["baseline"] for host, (seen, _) in nodes.items()},
         "congestion": {host: seen["congestion"] for host, (seen, _) in nodes.items()},
         "declared": {host: declared for host, (_, declared) in nodes.items()},
+        "host": {host: seen["host"] for host, (seen, _) in nodes.items()},
         "rails": {host: declared["counters"] for host, (_, declared) in nodes.items()},
     }
 

@@ -1,9 +1,11 @@
 """The timed region: what is measured begins and ends on all ranks together, between two counter readings."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fabricbench.fabrics import counters
@@ -14,6 +16,40 @@ from fabricbench.workloads.seat import Seat
 IDLE_S = 0.05
 """How long the idle node is watched, before the first measured region and after the last, for what it
 carries anyway: the less of the two, so that a burst isn't taken for a habit."""
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Time of all cores together, in the kernel's ticks."""
+
+    busy: int
+    whole: int
+
+    def __add__(self, other: "Cpu") -> "Cpu":
+        """Both spans."""
+        return Cpu(self.busy + other.busy, self.whole + other.whole)
+
+    def __sub__(self, other: "Cpu") -> "Cpu":
+        """From the other reading to this one."""
+        return Cpu(self.busy - other.busy, self.whole - other.whole)
+
+    @property
+    def share(self) -> float | None:
+        """The busy share; None for a span too short to tell."""
+        return self.busy / self.whole if self.whole > 0 else None
+
+
+def cpu_times(proc: Path = Path("/proc")) -> Cpu:
+    """Busy and whole time of this machine's cores since it started, whichever containers they ran.
+
+    What the hypervisor took for other guests is busy: it wasn't to be had.
+    """
+    try:
+        ticks = [int(text) for text in (proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return Cpu(0, 0)
+    idle = sum(ticks[3:5])  # and waiting for disks
+    return Cpu(sum(ticks) - idle, sum(ticks))
 
 
 @dataclass
@@ -48,24 +84,31 @@ class Region:
         """What happened when, UNIX time; first_step is when the first step began, of whatever kind."""
         self.bytes: counters.Counters = {}
         self.congestion: dict[str, int] = {}
+        self._cpu = Cpu(0, 0)
 
     def mark(self, name: str) -> None:
         """It is now that `name` happens for the first time."""
         self.moments.setdefault(name, time.time())
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Everything within is measured; the barriers around it are not."""
+    def timed(self, *, beside: bool = False) -> Iterator[None]:
+        """Everything within is measured; the barriers around it are not.
+
+        `beside`: not the measurement itself, so that how busy the host is then doesn't count.
+        """
         self._ranks.barrier()
         if self._idle is None:
             self._idle = self._watch_idle()
         before, crowded = self._read()
+        busy = cpu_times() if self._reads and not beside else Cpu(0, 0)
         self._ranks.barrier()  # no rank sends before every node has read its counters
         self.mark("first_step")
         began = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began
         self._ranks.barrier()
+        if self._reads and not beside:
+            self._cpu += cpu_times() - busy
         if self._reads and self._refresh_s:
             time.sleep(self._refresh_s)
         after, now_crowded = self._read()
@@ -89,7 +132,8 @@ class Region:
             name: {way: min(count, before.get(name, counts)[way]) * share for way, count in counts.items()}
             for name, counts in after.items()
         }
-        return {"bytes": self.bytes, "baseline": idle, "congestion": self.congestion}
+        host = {"cpu_share": self._cpu.share, "cores": os.cpu_count()}
+        return {"bytes": self.bytes, "baseline": idle, "congestion": self.congestion, "host": host}
 
     def _read(self) -> tuple[counters.Counters, dict[str, int]]:
         return (counters.read(), counters.congestion()) if self._reads else ({}, {})

@@ -1,5 +1,7 @@
 """A model's layers: all its parameters and multiply-adds, in the order of gradients."""
 
+from itertools import pairwise
+
 import pytest
 
 from fabricbench.workloads.train import layers
@@ -49,7 +51,7 @@ def test_gradients_become_ready_in_reverse_order_of_the_layers(model):
     output.sum().backward()
     assert len(ready) == len(place) >= len(seen.layers)
     # Within a layer (a convolution and its normalisation, a weight and its bias) the order may differ.
-    assert all(later - earlier < 4 for earlier, later in zip(ready, ready[1:], strict=False))
+    assert all(later - earlier < 4 for earlier, later in pairwise(ready))
     assert ready[0] > ready[-1]
 
 

@@ -116,10 +116,12 @@ class Seen:
         self._before = 0.0
 
     def __enter__(self) -> Self:
+        """Hooks stand from here."""
         self._hooks = [module.register_forward_hook(self._end) for module in self._network.modules()]
         return self
 
     def __exit__(self, *_: object) -> None:
+        """To here."""
         for hook in self._hooks:
             hook.remove()
         if self.layers:  # what came after the last layer is in its time

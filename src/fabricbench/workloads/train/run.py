@@ -70,7 +70,7 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     if isinstance(model, nn.parallel.DistributedDataParallel):
         with model.no_sync():
             loop.make("unsynchronised, unmeasured", called, UNMEASURED)
-            with region.timed():
+            with region.timed(beside=True):
                 nosync = loop.make("unsynchronised", called, extra)
     every = ranks.gather((alone or times, times, nosync, observed, peak))
     if ranks.rank != 0:
@@ -98,7 +98,7 @@ def alone_steps(loop: Loop, region: Region, trainee: Trainee, count: int) -> Tim
     kept = trainee.keep()
     called = trainee.callable(trainee.model)
     loop.make("without DDP, unmeasured", called, UNMEASURED)
-    with region.timed():
+    with region.timed(beside=True):
         times = loop.make("without DDP", called, count)
     trainee.restore(kept)
     return times
