@@ -522,7 +522,10 @@ def test_unknown_torchvision_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> 
     assert parse_config(changed("workloads.vgg16.model", "vgg61"))
 
 
-SHIPPED = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "examples").glob("*.yaml"))]
+SHIPPED = [
+    ROOT / "config" / "config.yaml",
+    *(path for name in ("examples", "published") for path in sorted((ROOT / "config" / name).glob("*.yaml"))),
+]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=[path.name for path in SHIPPED])

@@ -3,7 +3,7 @@
 Takes what satisfies the schema, with its defaults, and tells its mistakes to `mistake(path, text)`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fabricbench.campaign import Cluster, Fabric, Published, PublishedRate, Workload
@@ -40,8 +40,12 @@ def parse_published(
         hint = did_you_mean(value["engine"], _distinct(row.engine for row in reference.rows if row.gpus > 1))
         mistake("published.engine", f"{shown(value['engine'])} has no rates in {reference.name}; {hint}")
         return None
-    _check_fabrics(value["fabrics"], fabrics, rows, mistake)
-    fits = _fits(value, rows, mistake)
+    wrong = [*_wrong_fabrics(value["fabrics"], fabrics, rows), *_wrong_fits(value, rows)]
+    for path, text in wrong:
+        mistake(f"published.{path}", text)
+    if wrong:
+        return None
+    fits = {(one["model"], one["fabric"]): one["fits"] for one in value["fitted"]}
     return Published(
         reference=reference.name,
         title=reference.title,
@@ -53,40 +57,37 @@ def parse_published(
     )
 
 
-def _check_fabrics(
-    given: Mapping[str, str], fabrics: Mapping[str, Fabric], rows: Sequence[Row], mistake: Mistake
-) -> None:
+def _wrong_fabrics(
+    given: Mapping[str, str], fabrics: Mapping[str, Fabric], rows: Sequence[Row]
+) -> Iterator[tuple[str, str]]:
+    """(key, text) of names that one side doesn't know."""
     theirs = _distinct(row.fabric for row in rows)
     for name, meant in given.items():
         if name not in fabrics:
-            mistake(f"published.fabrics.{name}", f"no such fabric here; {did_you_mean(name, fabrics)}")
+            yield f"fabrics.{name}", f"no such fabric here; {did_you_mean(name, fabrics)}"
         if meant not in theirs:
-            text = f"{shown(meant)} is no fabric of the reference; {did_you_mean(meant, theirs)}"
-            mistake(f"published.fabrics.{name}", text)
+            hint = did_you_mean(meant, theirs)
+            yield f"fabrics.{name}", f"{shown(meant)} is no fabric of the reference; {hint}"
 
 
-def _fits(value: Mapping[str, Any], rows: Sequence[Row], mistake: Mistake) -> dict[tuple[str, str], str]:
-    """By model and fabric: what was fitted to that rate. Each value is fitted once, each rate fits one."""
+def _wrong_fits(value: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """The same of what was fitted: each value by one rate, each rate for one value."""
     models = _distinct(row.model for row in rows)
-    found: dict[tuple[str, str], str] = {}
-    fitted: set[tuple[str, str]] = set()
+    rates: set[tuple[str, str]] = set()
+    values: set[tuple[str, str]] = set()
     for index, one in enumerate(value["fitted"]):
-        path = f"published.fitted.{index}"
         for key, known in (("model", models), ("fabric", sorted(value["fabrics"]))):
             if one[key] not in known:
-                mistake(
-                    f"{path}.{key}",
-                    f"{shown(one[key])} has no published rate; {did_you_mean(one[key], known)}",
-                )
-        at = (one["model"], one["fabric"])
-        what = (one["fits"], one["fabric"] if one["fits"] == "effective" else "")
-        if at in found:
-            mistake(path, f"{one['model']} over {one['fabric']} is there twice; a rate can fit one value")
-        if what in fitted:
-            mistake(f"{path}.fits", f"{one['fits']} is fitted twice; keep one rate for it")
-        found[at] = one["fits"]
-        fitted.add(what)
-    return found
+                hint = did_you_mean(one[key], known)
+                yield f"fitted.{index}.{key}", f"{shown(one[key])} has no published rate; {hint}"
+        rate = (one["model"], one["fabric"])
+        fits = (one["fits"], one["fabric"] if one["fits"] == "effective" else "")
+        if rate in rates:
+            yield f"fitted.{index}", f"{' over '.join(rate)} is there twice; a rate can fit one value"
+        if fits in values:
+            yield f"fitted.{index}.fits", f"{one['fits']} is fitted twice; keep one rate for it"
+        rates.add(rate)
+        values.add(fits)
 
 
 def _rates(

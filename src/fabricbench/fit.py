@@ -42,6 +42,7 @@ def fit(campaign: Campaign, say: Callable[[str], None], measure: Measure) -> Val
     fitted = [rate for rate in campaign.published.rates if rate.fits] if campaign.published else []
     if not fitted:
         raise FabricbenchError("config: published.fitted: names no rate, so there is nothing to fit")
+    fitted.sort(key=_rates_first)
     values = _first_values(campaign, fitted)
     for number in range(1, ROUNDS + 1):
         errors = []
@@ -100,6 +101,11 @@ def measured(cell: GridCell) -> Record:
     if status != 0:
         raise FabricbenchError(f"fit: {record.cell.workload}/{record.cell.slug}: {record.reason}")
     return record
+
+
+def _rates_first(rate: PublishedRate) -> bool:
+    """Orders what is fitted: the fixed cost is what is left once links have their rates."""
+    return rate.fits != EFFECTIVE
 
 
 def _first_values(campaign: Campaign, fitted: list[PublishedRate]) -> Values:

@@ -212,28 +212,30 @@ def by_error(frame: pd.DataFrame, models: Mapping[str, str], *, unresolved: floa
     """Each model's error against published rates, a row per rate; hollow markers where a rate was fitted.
 
     `frame` holds label, fits ("" for a prediction) and `<model>_error` (shares) for each of `models`, which
-    names them; errors below `unresolved` (a share) are shaded.
+    names them. Errors below `unresolved` (a share) are shaded; those far beyond all predictions' stand at
+    the edge, with their number.
     """
     with _panel(title, (7.0, 0.9 + 0.34 * len(frame))) as (axes, svg):
         rows = frame.reset_index(drop=True)
+        errors = 100 * rows[[f"{name}_error" for name in models]].astype(float)
+        widest = 1.15 * max(errors[rows["fits"] == ""].abs().max().max(), 200 * unresolved)
+        widest = widest if widest == widest else 200 * unresolved
+        axes.set_xlim(-widest, widest)
         axes.axvspan(-100 * unresolved, 100 * unresolved, color=INK, alpha=0.08, linewidth=0, zorder=0)
         axes.axvline(0, color=INK, alpha=0.55, linewidth=0.9)
         for at, name in enumerate(models):
-            for row in rows.index[rows[f"{name}_error"].notna()]:
-                axes.plot(
-                    100 * float(rows.loc[row, f"{name}_error"]),
-                    row + 0.14 * (at - (len(models) - 1) / 2),
-                    marker=MARKERS[at],
-                    color=PALETTE[at],
-                    markersize=7 if at == 0 else 5.5,
-                    markerfacecolor="none" if rows.loc[row, "fits"] else PALETTE[at],
-                    linestyle="none",
-                )
+            for row, error in errors[f"{name}_error"].dropna().items():
+                place = int(str(row))
+                height = place + 0.14 * (at - (len(models) - 1) / 2)
+                fill = "none" if rows["fits"].iloc[place] else PALETTE[at]
+                _at_error(axes, float(error), height, widest, at, fill)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(list(range(len(rows)))))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda _, place: str(rows["label"].iloc[place])))
         axes.grid(visible=False, axis="y")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: words.percent(value, sign=True) if value else "0")
+        )
         axes.set_xlabel("error")
         handles = [
             axes.plot([], [], marker=MARKERS[at], color=PALETTE[at], linestyle="none", markersize=6)[0]
@@ -241,6 +243,29 @@ def by_error(frame: pd.DataFrame, models: Mapping[str, str], *, unresolved: floa
         ]
         axes.legend(handles, list(models.values()), **{**LEGEND, "ncols": len(models)})
     return svg()
+
+
+def _at_error(axes: Axes, error: float, height: float, widest: float, place: int, fill: str) -> None:
+    """One marker; at the edge, and with its number, if it is beyond."""
+    shown = min(max(error, -0.97 * widest), 0.97 * widest)
+    look: dict[str, Any] = {
+        "marker": MARKERS[place],
+        "color": PALETTE[place],
+        "markerfacecolor": fill,
+        "linestyle": "none",
+    }
+    axes.plot(shown, height, markersize=7 if place == 0 else 5.5, **look)
+    if shown != error:
+        left = error > 0
+        axes.annotate(
+            f"{error:+.0f} %",
+            (shown, height),
+            xytext=(-7 if left else 7, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8,
+        )
 
 
 def _line_rates(axes: Axes, curves: pd.DataFrame, fabrics: Sequence[str], shown: Sequence[str]) -> None:

@@ -90,7 +90,7 @@ def against_published(frame: pd.DataFrame, campaign: Json, baseline: str) -> Pub
         columns=[NAMES[name] for name in MODELS],
         lines=[_line(row, several) for row in ranked.to_dict("records")],
         gap_title=_gap_title(between, frame, baseline),
-        gap_lines=[_gap(row, several, unresolved) for row in between.to_dict("records")],
+        gap_lines=_gaps(between, several, unresolved),
         order=_order(between),
         svg=figures.by_error(
             ranked.assign(label=[_label(row, several) for row in ranked.to_dict("records")]),
@@ -178,13 +178,20 @@ def _label(row: Mapping[Any, Any], several: bool) -> str:
     return f"{row['model']} {_over(row, several)}"
 
 
-def _gap(row: Mapping[Any, Any], several: bool, unresolved: float) -> GapLine:
-    return GapLine(
-        what=_label(row, several),
-        published=words.percent(100 * row["published"], sign=True),
-        resolved=abs(row["published"]) >= unresolved,
-        by_model=[words.percent(100 * row[name], sign=True) for name in MODELS],
-    )
+def _gaps(between: pd.DataFrame, several: bool, unresolved: float) -> list[GapLine]:
+    """A line per gap, named by no more than tells it from the others."""
+    fabrics = between["fabric"].nunique() > 1
+    return [
+        GapLine(
+            what=" ".join(
+                [row["model"], *([row["fabric"]] if fabrics else []), *([row["backend"]] if several else [])]
+            ),
+            published=words.percent(100 * row["published"], sign=True),
+            resolved=abs(row["published"]) >= unresolved,
+            by_model=[words.percent(100 * row[name], sign=True) for name in MODELS],
+        )
+        for row in between.to_dict("records")
+    ]
 
 
 def _gap_title(between: pd.DataFrame, frame: pd.DataFrame, baseline: str) -> str:
