@@ -291,11 +291,10 @@ class _Parser:
 
 def _with_image_sizes(given: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with the image size that some models need, where none is given; see `_variants`."""
-    workloads = {}
-    for name, value in given["workloads"].items():
-        sizes = {IMAGE_SIZE.get(model) for model in _listed(value.get("model"))}
-        only = sizes.pop() if len(sizes) == 1 else None
-        workloads[name] = value if only is None else {"image_size": only} | value
+    workloads = {
+        name: config_train.image_size(value.get("model")) | value
+        for name, value in given["workloads"].items()
+    }
     return {**given, "workloads": workloads}
 
 

@@ -9,6 +9,8 @@ from fabricbench.config_schema import did_you_mean, in_yaml, shown
 from fabricbench.image_folder import why_no_images
 from fabricbench.torchvision_models import classifiers
 
+_IMAGE_SIZE = {"inception_v3": 299}
+_USUAL_SIZE = 224
 _COMPUTING = {"channels_last": False, "compile": False}
 """What says how numbers are computed, with the default: without meaning on a device that computes none."""
 _REPLAY_ALONE = ("profile", "fixed_cost")
@@ -22,6 +24,15 @@ def used(params: Mapping[str, Any], device: str) -> dict[str, Any]:
     """The parameters that can change a measurement on this device."""
     unused = (*_COMPUTING, "images", "loader_workers") if device == "replay" else _REPLAY_ALONE
     return {key: value for key, value in params.items() if key not in unused}
+
+
+def image_size(model: Any) -> dict[str, int]:
+    """`image_size` where a model's isn't the usual one; of several models, where it is the same for all.
+
+    Where theirs differ, each has its own, once there is one model per cell.
+    """
+    sizes = {_IMAGE_SIZE.get(each, _USUAL_SIZE) for _, each in values("", model) if isinstance(each, str)}
+    return {"image_size": sizes.pop()} if len(sizes) == 1 and sizes != {_USUAL_SIZE} else {}
 
 
 def values(key: str, value: Any) -> list[tuple[str, Any]]:
