@@ -431,6 +431,9 @@ def test_backend_options() -> None:
     backends = parse_config(changed("backends.nccl", nccl)).backends
     assert backends["gloo"].options == {}
     assert backends["mpi"].options == {"library": "mpich", "buffers": "host"}
+    ring = {"engine": "ring", "library": "openmpi4", "buffers": "device", "gpudirect": True}
+    options = {"library": "openmpi4", "buffers": "device", "gpudirect": True, "launch": "pmix"}
+    assert parse_config(changed("backends.ring", ring, SLURM)).backends["ring"].options == options
     assert backends["nccl"].options == {"gpudirect": False, "protocol": "^LL128", "channels": 4}
 
 

@@ -48,6 +48,7 @@ def test_a_variable_that_the_user_removed_is_unset():
     [
         ({"engine": "nccl"}, {}, "NCCL_DEBUG"),
         ({"engine": "mpi"}, {"FI_PROVIDER": "tcp"}, "MPIR_CVAR_DEBUG_SUMMARY"),
+        ({"engine": "ring"}, {}, "MPIR_CVAR_DEBUG_SUMMARY"),
         ({"engine": "mpi", "library": "intel-mpi"}, {}, "I_MPI_DEBUG"),
         ({"engine": "mpi", "library": "cray-mpich"}, {}, "MPICH_OFI_VERBOSE"),
         ({"engine": "mpi", "library": "openmpi5"}, {"UCX_TLS": "rc"}, "UCX_LOG_LEVEL"),

@@ -44,6 +44,8 @@ def test_gpus_are_seen_by_all_ranks_of_a_node():
         ("gloo", {}, "none"),
         ("nccl", {}, "none"),
         ("mpi", {}, "pmi2"),
+        ("ring", {}, "pmi2"),
+        ("ring", {"library": "openmpi4"}, "pmix"),
         ("mpi", {"library": "intel-mpi"}, "pmi2"),
         ("mpi", {"library": "openmpi5"}, "pmix"),
         ("mpi", {"library": "cray-mpich"}, "cray_shasta"),
