@@ -19,7 +19,7 @@ class Progress:
         self._phase = ""
 
     def say(self, phase: str, times: list[float], *, at_once: bool = False) -> None:
-        """Tell how far a phase is: at its first word, then at most every EVERY_S, and `at_once` at its end."""
+        """Tell how far a phase is: at its start, then at most every EVERY_S, and `at_once` at its end."""
         now = time.monotonic()
         if self._silent or (phase == self._phase and now - self._said_at < EVERY_S and not at_once):
             return
