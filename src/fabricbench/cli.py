@@ -150,6 +150,15 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one")
     select.add_argument("--json", action="store_true", help="for scripts")
     select.set_defaults(run=_select)
+    profile = commands.add_parser("profile", help="record how long one GPU takes for each layer of a model")
+    profile.add_argument("--model", required=True, help="a classifier of torchvision")
+    profile.add_argument("--batch", type=int, default=64, metavar="IMAGES")
+    profile.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the model's own")
+    profile.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="fp32")
+    profile.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    profile.add_argument("--steps", type=int, default=50, metavar="N", help="measured with and without hooks")
+    profile.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile, for a config")
+    profile.set_defaults(run=_profile)
     return parser
 
 
@@ -308,6 +317,28 @@ def _select(options: argparse.Namespace) -> int:
     campaign = parse_config(load_config(options.config or DEFAULT_CONFIG))
     entries = selections(campaign, options.fabric, options.backend)
     print(json.dumps(entries, indent=2, ensure_ascii=False) if options.json else render(entries).rstrip())
+    return 0
+
+
+def _profile(options: argparse.Namespace) -> int:
+    from fabricbench.record import write_atomically
+    from fabricbench.torchvision_models import classifiers
+    from fabricbench.variants import IMAGE_SIZE
+
+    if (known := classifiers()) and options.model not in known:
+        raise FabricbenchError(f"--model {options.model}: not a classifier of torchvision")
+    for name in ("batch", "steps", "image_size"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise FabricbenchError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+    size = options.image_size or IMAGE_SIZE.get(options.model, 224)
+    from fabricbench.workloads.train.recorder import Recorded, record
+
+    what = Recorded(options.model, options.batch, size, options.precision, options.device)
+    content = record(what, options.steps)
+    write_atomically(options.out, json.dumps(content, indent=1) + "\n")
+    plain_ms, hooked_ms = 1e3 * content["step_s"], 1e3 * content["hooked_step_s"]
+    print(f"{options.out}: {content['images_per_s']:.1f} images/s, {len(content['layers'])} layers")
+    print(f"a step takes {plain_ms:.3g} ms, and {hooked_ms:.3g} ms with the hooks that timed its layers")
     return 0
 
 

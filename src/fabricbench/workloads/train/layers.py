@@ -111,6 +111,8 @@ class Seen:
         """Hooks stand while this is used as a context."""
         self.layers: list[tuple[int, float]] = []
         """Numbers of parameters, and what the meter gained."""
+        self.owners: list[tuple[Any, int, list[Any]]] = []
+        """Modules in the order in which they ended, each with its layer's place and its parameters."""
         self._network, self._meter = network, meter
         self._counted: set[int] = set()
         self._before = 0.0
@@ -139,6 +141,7 @@ class Seen:
             self.layers[-1] = (before + numbers, gained)
         else:
             self.layers.append((numbers, now - self._before))
+        self.owners.append((module, len(self.layers) - 1, own))
         self._before = now
 
 
