@@ -321,16 +321,16 @@ def _select(options: argparse.Namespace) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
+    from fabricbench.config_train import image_size
     from fabricbench.record import write_atomically
     from fabricbench.torchvision_models import classifiers
-    from fabricbench.variants import IMAGE_SIZE
 
     if (known := classifiers()) and options.model not in known:
         raise FabricbenchError(f"--model {options.model}: not a classifier of torchvision")
     for name in ("batch", "steps", "image_size"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise FabricbenchError(f"--{name.replace('_', '-')} {value}: must be at least 1")
-    size = options.image_size or IMAGE_SIZE.get(options.model, 224)
+    size = options.image_size or image_size(options.model).get("image_size", 224)
     from fabricbench.workloads.train.recorder import Recorded, record
 
     what = Recorded(options.model, options.batch, size, options.precision, options.device)
