@@ -139,6 +139,7 @@ class Replayed(Trainee):
     """
 
     model: ReplayedModel
+    settles = 0  # a wait is as long the first time
 
     def __init__(self, cell: Cell) -> None:
         """Every rank by itself: layers are known to all before they are forked."""

@@ -22,8 +22,6 @@ from fabricbench.workloads.train.ddp import bucket_bytes, buffer_bytes, distribu
 from fabricbench.workloads.train.loop import Loop, Times
 from fabricbench.workloads.train.trainee import Trainee
 
-UNMEASURED = 2
-"""Steps before those of `alone_s` and `nosync_s`."""
 
 
 def preload(cell: Cell) -> None:
@@ -69,7 +67,7 @@ def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outco
     nosync = None
     if isinstance(model, nn.parallel.DistributedDataParallel):
         with model.no_sync():
-            loop.make("unsynchronised, unmeasured", called, UNMEASURED)
+            loop.make("unsynchronised, unmeasured", called, trainee.settles)
             with region.timed(beside=True):
                 nosync = loop.make("unsynchronised", called, extra)
     every = ranks.gather((alone or times, times, nosync, observed, peak))
@@ -97,7 +95,7 @@ def alone_steps(loop: Loop, region: Region, trainee: Trainee, count: int) -> Tim
     """Steps of this rank's own model without DDP, all ranks at the same time; nothing of them is left."""
     kept = trainee.keep()
     called = trainee.callable(trainee.model)
-    loop.make("without DDP, unmeasured", called, UNMEASURED)
+    loop.make("without DDP, unmeasured", called, trainee.settles)
     with region.timed(beside=True):
         times = loop.make("without DDP", called, count)
     trainee.restore(kept)

@@ -17,6 +17,9 @@ class Trainee:
     loads = False
     """Whether `load` waits for something, which is then timed apart from the step."""
 
+    settles = 2
+    """Steps that are made and not counted, before those without DDP and those without synchronisation."""
+
     def load(self) -> None:
         """Fetch the next step's input."""
 
