@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from campaigns import ROOT
 from published import campaign_of, record_of
 
 from fabricbench.analysis.overlap import overlapped_s
 from fabricbench.analysis.published import step_of
+from fabricbench.cli import main
 from fabricbench.errors import FabricbenchError
 from fabricbench.fit import CLOSE, Values, fit, with_values, yaml_lines
 from fabricbench.grid import GridCell
@@ -88,3 +90,11 @@ def test_a_cell_that_is_left_out_is_named() -> None:
     campaign = campaign_of(**{"except": [{"workload": "vgg16", "fabric": "tcp"}]})
     with pytest.raises(FabricbenchError, match="vgg16 over tcp"):
         fit(campaign, print, machine([]))
+
+
+def test_the_command_says_so_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The default campaign repeats nothing: exit status 2, no traceback."""
+    assert main(["fit", "--config", str(ROOT / "config" / "config.yaml")]) == 2
+    assert capsys.readouterr().err == (
+        "fabricbench: config: published.fitted: names no rate, so there is nothing to fit\n"
+    )

@@ -80,7 +80,9 @@ def test_what_was_fitted_is_named_at_the_top_and_in_the_section(html: str) -> No
     for text in (first, section(html, "published")):
         assert re.search(r"what tcp reaches, [0-9.]+ Gbit/s, by vgg16 over tcp", text)
         assert re.search(r"the fixed cost of a step, [0-9.]+ ms, by inception_v3 over rdma", text)
-    assert re.search(r"tcp 25 Gbit/s, assuming [0-9.]+ Gbit/s effective, → [0-9.]+ Mbit/s", first)
+    assert re.search(r"tcp ([0-9.]+) Gbit/s of 25 Gbit/s → [0-9.]+ Mbit/s", first)
+    assert re.search(r"Assuming [0-9.]+ Gbit/s effective of 25 Gbit/s over tcp and", first)
+    assert re.search(r"tcp[0-9.]+ Gbit/s of 25 Gbit/s, emulated", section(html, "grid"))
     assert "gloo in the place of nccl" in section(html, "published")
 
 

@@ -133,11 +133,12 @@ def _context(tables: Tables, grid: Json, provenance: Json, out: Path, partial: b
 
 
 def _fabrics(cells: pd.DataFrame, fabrics: list[str]) -> list[tuple[str, str]]:
-    """Each fabric with a node's line rate on the real network, "" where it isn't known."""
+    """Each fabric with a node's rate on the real network, and what is reached of it; "" if it isn't known."""
     rated = cells.dropna(subset=["rate_bit_s", "ports_per_node"]).drop_duplicates("fabric")
+    named = ["fabric", "ports_per_node", "rate_bit_s", "effective_bit_s"]
     rates = {
-        str(name): words.ports(int(ports), float(rate))
-        for name, ports, rate in rated[["fabric", "ports_per_node", "rate_bit_s"]].itertuples(index=False)
+        str(name): words.reached(int(ports), float(rate), float(reached))
+        for name, ports, rate, reached in rated[named].itertuples(index=False)
     }
     return [(name, rates.get(name, "")) for name in fabrics]
 

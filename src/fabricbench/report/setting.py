@@ -101,17 +101,18 @@ def _links(cells: pd.DataFrame) -> str:
         ["fabric", "ports_per_node", "rate_bit_s", "effective_bit_s", "link_bit_s"]
     ].drop_duplicates()
     each = [
-        f"{fabric} {_reached(int(ports), rate, effective)} → {words.ports(int(ports), link)}"
+        f"{fabric} {words.reached(int(ports), rate, effective)} → {words.ports(int(ports), link)}"
         for fabric, ports, rate, effective, link in rates.itertuples(index=False)
     ]
-    of = "what is reached of the line rate" if rates["effective_bit_s"].notna().any() else "the line rate"
-    return f"Shaped by tbf in both directions to {of} / (S·D): {', '.join(each)}."
-
-
-def _reached(ports: int, rate: float, effective: float) -> str:
-    """`25 Gbit/s`, or `25 Gbit/s, assuming 13.8 Gbit/s effective`."""
-    line = words.ports(ports, rate)
-    return line if pd.isna(effective) else f"{line}, assuming {words.ports(ports, effective)} effective,"
+    text = f"Shaped by tbf in both directions to the fabric's line rate / (S·D): {', '.join(each)}."
+    assumed = rates.dropna(subset=["effective_bit_s"])
+    if assumed.empty:
+        return text
+    said = [
+        f"{words.ports(int(ports), effective)} effective of {words.ports(int(ports), rate)} over {fabric}"
+        for fabric, ports, rate, effective, _ in assumed.itertuples(index=False)
+    ]
+    return f"{text} Assuming {words.listed(said)}."
 
 
 def _beyond_validation(facts: Json, cells: pd.DataFrame) -> str:

@@ -102,6 +102,12 @@ def ports(number: int, rate: float) -> str:
     return bit_rate(rate) if number == 1 or not isfinite(rate) else f"{number} × {bit_rate(rate)}"
 
 
+def reached(number: int, rate: float, effective: float) -> str:
+    """A node's line rate, or what is assumed to be reached of it: `13.8 Gbit/s of 25 Gbit/s`."""
+    line = ports(number, rate)
+    return f"{ports(number, effective)} of {line}" if isfinite(effective) else line
+
+
 def plural(count: int, noun: str) -> str:
     """`1 cell`, `2 cells`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

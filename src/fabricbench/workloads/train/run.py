@@ -23,7 +23,6 @@ from fabricbench.workloads.train.loop import Loop, Times
 from fabricbench.workloads.train.trainee import Trainee
 
 
-
 def preload(cell: Cell) -> None:
     """Import before the fork what a rank would otherwise import by itself, at seconds of CPU time each."""
     if cell.device == "replay":
