@@ -36,6 +36,8 @@ from fabricbench.workloads import ranks
 SIZE, NODES = 100_000_000, 4
 CEILING = 1448 / 1514
 SPINNING = "--spinning"
+FIXED = {"warmup": 5, "warmup_most": 5, "steps": 8, "steps_most": 8, "width": 0, "extra_steps": 2}
+"""Of a training cell: so many steps, however they scatter."""
 
 
 class Spinning:
@@ -75,7 +77,7 @@ def allreduce(engine: str, mbit_s: int) -> float:
 
 def step(engine: str, mbit_s: int) -> float:
     """Seconds of one replayed step of ResNet-50, whose buckets are 25 MB as they are."""
-    params = TRAIN | {"model": "resnet50", "image_size": 224, "batch": 64, "warmup": 2, "steps": 8}
+    params = TRAIN | {"model": "resnet50", "image_size": 224, "batch": 64} | FIXED
     params |= {"profile": PROFILE | {"images_per_s": 357.0}}
     more = {"device": "replay", "scale": {"bytes": 4, "time": 4}}
     return median(cell_of("train", engine, mbit_s, params, **more), "step_max_s")
@@ -83,7 +85,7 @@ def step(engine: str, mbit_s: int) -> float:
 
 def crowded_step(spins: bool) -> float:
     """Seconds of one replayed step of 16 ranks."""
-    params = TRAIN | {"model": "resnet18", "image_size": 224, "batch": 64, "warmup": 2, "steps": 8}
+    params = TRAIN | {"model": "resnet18", "image_size": 224, "batch": 64} | FIXED
     params |= {"profile": PROFILE | {"images_per_s": 1200.0}}
     more = {"device": "replay", "scale": {"bytes": 16, "time": 1}, "gpus": 16, "ranks_per_node": 4}
     usual = runner.LAUNCHERS["emulated"]

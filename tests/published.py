@@ -31,7 +31,7 @@ EMULATED = {
 
 
 def campaign_of(**changes: Any) -> Any:
-    """The campaign of horovod-25g.yaml twice over, with made-up fits, and with other values at its top level."""
+    """The campaign of horovod-25g.yaml twice over, with made-up fits, and other values at its top level."""
     config = load_config([CONFIG]) | {"repeats": 2}
     config["fabrics"]["tcp"]["effective"] = "13.8 Gbit/s"
     config["fabrics"]["rdma"]["effective"] = "21.3 Gbit/s"

@@ -1,7 +1,7 @@
 """How fast one real GPU trains: published rates by name, and profiles that `fabricbench profile` recorded.
 
-A configuration names either; a cell holds what was found, never where. So that a file may move, and a
-source be worded better, without a measurement being made again for the first.
+A configuration names either; a cell holds what was found, never where, so that a file may move without a
+measurement being made again.
 """
 
 import csv
