@@ -100,6 +100,13 @@ def test_few_bytes_prove_nothing():
     assert judge(evidence(low=10, eth0=10.4), 2).verdict == "verified"
 
 
+def test_few_bytes_are_enough_on_nodes_that_nothing_else_uses():
+    """Emulated nodes are the cell's own, so 2 MB prove what takes 10 MB on real ones."""
+    for low, verdict in ((3, "verified"), (1, "too little to prove")):
+        found = evidence(low, eth0=low * 1.046) | {"emulation": {"shaping": "tbf"}}
+        assert judge(found, 2).verdict == verdict
+
+
 def test_few_bytes_that_are_missing_are_missed():
     """Seen elsewhere they disprove the label at any size; seen nowhere they leave it open."""
     elsewhere = judge(evidence(low=0.5, eth0=0.001, eth1=0.52), 2)

@@ -37,8 +37,9 @@ MAIN = {
     "repeats": 1,
     "workloads": {
         "ddp": {
-            **{"kind": "train", "backends": ["gloo"], "fabrics": ["omnipath"], "gpus": [1, 2, 4, 8]},
-            **{"model": "squeezenet1_1", "batch": 1, "image_size": 64, "steps": 2},
+            **{"kind": "train", "fabrics": ["omnipath"], "gpus": [1, 2, 4, 8]},
+            **{"model": "squeezenet1_1", "batch": 1, "image_size": 64, "steps": 3, "steps_most": 3},
+            **{"extra_steps": 2, "except": [{"backend": "mpi", "gpus": [1, 2, 8]}]},
         },
         "cfd": {
             **{"kind": "cfd", "backends": ["mpi"], "fabrics": ["omnipath"], "gpus": [4]},
@@ -52,6 +53,7 @@ NODES = {
     "ddp/omnipath-gloo-2-r1": "n0",
     "ddp/omnipath-gloo-4-r1": "n0,n1",
     "ddp/omnipath-gloo-8-r1": "n0,n1,n2,n3",
+    "ddp/omnipath-mpi-4-r1": "n0,n1",
     "cfd/omnipath-mpi-4-r1": "n0,n1",
     "micro/ethernet-mpi-2-r1": "n0,n1",
     "micro/omnipath-mpi-2-r1": "n0,n1",
@@ -165,8 +167,8 @@ def test_the_page_is_of_real_networks(measured: SlurmCampaign) -> None:
     """Nothing is marked EMULATED, the proof is counted, and nothing ran beside a cell."""
     page = " ".join(re.sub(r"<[^>]*>", " ", measured.page.read_text()).split())
     assert "EMULATED" not in page
-    assert "5 of 7 cells: the bytes were counted on the fabric that the cell names" in page
-    assert "None of 7 cells ran at the same time as another, or as jobs of others on the cluster." in page
+    assert "6 of 8 cells: the bytes were counted on the fabric that the cell names" in page
+    assert "None of 8 cells ran at the same time as another, or as jobs of others on the cluster." in page
     assert "--profile profiles/slurm" in page
 
 
@@ -204,7 +206,7 @@ def test_only_invalidated_cells_become_jobs(
     for one, two in together:
         assert not set(table["node_set"][one].split(",")) & set(table["node_set"][two].split(","))
     page = " ".join(re.sub(r"<[^>]*>", " ", calls.campaign.page.read_text()).split())
-    assert f"{(table['overlaps'] > 0).sum()} of 10 cells ran at the same time as another; comparisons" in page
+    assert f"{(table['overlaps'] > 0).sum()} of 11 cells ran at the same time as another; comparisons" in page
 
     assert calls(MAIN) == set()
     assert len(cells_of(calls.campaign)) == len(NODES)
@@ -253,7 +255,10 @@ def test_what_the_config_asks_for_reaches_slurm_and_the_ranks(
     config["fabrics"] = {"omnipath": FABRICS["omnipath"]}
     config["workloads"] = {
         "micro": MICRO | {"timeout": "2 min"},
-        "gpu": MAIN["workloads"]["ddp"] | {"device": "cuda", "gpus": [2], "timeout": "30 s"},  # type: ignore[dict-item]
+        "gpu": {
+            **MAIN["workloads"]["ddp"],  # type: ignore[dict-item]
+            **{"device": "cuda", "backends": ["gloo"], "gpus": [2], "except": [], "timeout": "30 s"},
+        },
     }
     campaign = SlurmCampaign(cluster, tmp_path / "campaign", config)
     command = campaign.command()

@@ -19,6 +19,8 @@ NOT_APPLICABLE, UNVERIFIED = "not applicable", "unverified"
 
 LEAST_BYTES = 10_000_000
 """Below this a cell proves nothing: other traffic of a real node may be as much."""
+LEAST_BYTES_EMULATED = 2_000_000
+"""The same for nodes that the cell made itself, on which nothing else runs."""
 LEAST_TO_MISS = 100_000
 """Payload bytes from which on their absence from a counter is no rounding."""
 SLACK = 1.10
@@ -90,17 +92,18 @@ def judge(evidence: Json, nodes: int) -> Verdict:
         for node, plain in formula["nodes"].items()
     }
     most = max((_least(one, way) for one in expected.values() for way in WAYS), default=0.0)
-    if most < LEAST_BYTES:
+    least = LEAST_BYTES_EMULATED if evidence.get("emulation") else LEAST_BYTES
+    if most < least:
         few = (
             _contradiction(_way(node, way, one, evidence)) for node, one in expected.items() for way in WAYS
         )
-        text = f"at most {_mb(most)} must have left a node; below {_mb(LEAST_BYTES)} that proves nothing"
+        text = f"at most {_mb(most)} must have left a node; below {_mb(least)} that proves nothing"
         return next((found for found in few if found), Verdict(TOO_LITTLE, text))
     ways = [
         (node, way)
         for node, one in expected.items()
         for way in sorted(WAYS, key=lambda way: -_least(one, way))
-        if _least(one, way) >= LEAST_BYTES
+        if _least(one, way) >= least
     ]
     judged = [_verdict(_way(node, way, expected[node], evidence)) for node, way in ways]
     # Of each node's two ways the busier: the other's bytes may be acknowledgements for a good part.
