@@ -8,7 +8,7 @@ import pytest
 from published import EMULATED, put_campaign
 from records import make_cell, make_grid, make_record, put
 
-from fabricbench.analysis.published import DTYPES, gaps
+from fabricbench.analysis.published import DTYPES, gaps, published
 from fabricbench.analysis.table import collect, read_tables, write_tables
 
 
@@ -68,6 +68,17 @@ def test_a_rate_without_cells_is_a_row_all_the_same(tmp_path: Path) -> None:
     assert pd.isna(row["emulated"])
     assert pd.isna(row["overlap"])
     assert row["null"] > 0
+
+
+def test_a_cell_whose_host_was_too_busy_repeats_nothing(tmp_path: Path) -> None:
+    """It is no emulated rate, as it is in no comparison."""
+    grid = put_campaign(tmp_path / "results")
+    tables = collect(grid, tmp_path / "results")
+    busy = tables.cells["repeat"] == 2
+    cells = tables.cells.assign(no_verdict=tables.cells["no_verdict"].mask(busy, "the host was too busy"))
+    frame = published(cells, tables.facts, grid["campaign"]).set_index(["model", "fabric"])
+    assert frame.loc[("resnet101", "tcp"), "repeats"] == 1
+    assert frame.loc[("resnet101", "tcp"), "emulated"] == pytest.approx(1720)
 
 
 def test_gaps_are_against_the_baseline_and_the_widest_comes_first(tmp_path: Path) -> None:

@@ -86,6 +86,8 @@ def published(cells: pd.DataFrame, facts: Json, campaign: Json) -> pd.DataFrame:
     rates; null: one GPU's step and a fixed cost (null_fixed_s), no network.
     """
     told = campaign.get("published")
+    if "no_verdict" in cells:  # a host that was too busy repeats nothing
+        cells = cells.assign(value=cells["value"].where(cells["no_verdict"].fillna("") == ""))
     points = _points(cells, facts, told["rates"]) if told else []
     rows = []
     for backend in dict.fromkeys(point.backend for point in points):
