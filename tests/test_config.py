@@ -326,7 +326,8 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "params"),
     [
-        ("vgg16", {"model": "vgg16", "batch": 32, "image_size": 224, "profile": PROFILE, "fixed_cost": 0.0, "precision": "fp32",
+        ("vgg16", {"model": "vgg16", "batch": 32, "image_size": 224, "profile": PROFILE, "fixed_cost": 0.0,
+                   "precision": "fp32",
                    "bucket_mb": 25, "first_bucket_mb": 1, "bucket_view": True, "static_graph": False,
                    "broadcast_buffers": False, "warmup": 5, "warmup_most": 50, "steps": 10,
                    "steps_most": 1000, "budget": 30.0, "width": 0.02, "extra_steps": 5}),
