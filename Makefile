@@ -37,9 +37,8 @@ report: setup  ## Measure what is missing of CONFIG's grid (on a cluster by PROF
 plan: setup  ## Print CONFIG's grid: cells, time, and how each cell stands
 	@$(BIN)/fabricbench plan --config '$(CONFIG)'
 
-# Tests of Slurm mostly wait for it, so they run beside all others; these run one after the other.
 test: setup lint  ## All checks and tests
-	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: setup  ## Formatters, linters and types
 	$(BIN)/ruff format --check .

@@ -16,13 +16,6 @@ def pytest_addoption(parser):
     parser.addoption("--no-skips", action="store_true", help="fail where a test would be skipped")
 
 
-def pytest_collection_modifyitems(items):
-    """With `-n 2 --dist loadgroup` one process runs the tests of Slurm, another all that measure here."""
-    for item in items:
-        group = "slurm" if item.path.parent.name == "slurm" else "here"
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """Turn a skip into a failure that keeps its reason, when asked to."""
