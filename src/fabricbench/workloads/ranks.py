@@ -33,14 +33,18 @@ class Ranks(Protocol):
     def share(self, item: Any) -> Any:
         """Rank 0's item on every rank."""
 
+    def library(self) -> dict[str, str]:
+        """Name and version of what carries the messages."""
+
+
+class StoredRanks(Ranks, Protocol):
+    """Ranks that also have a store beside the fabric under test."""
+
     def tell(self, key: str, value: Any) -> None:
         """Leave a small value of plain JSON for all ranks at the store: not over the fabric under test."""
 
     def hear(self, key: str) -> Any:
         """Wait for what a rank tells under this key."""
-
-    def library(self) -> dict[str, str]:
-        """Name and version of what carries the messages."""
 
 
 class TorchRanks:
@@ -213,14 +217,6 @@ class MpiRanks:
     def share(self, item: Any) -> Any:
         """Rank 0's item on every rank."""
         return self.comm.bcast(item)
-
-    def tell(self, key: str, value: Any) -> None:
-        """MPI has no store beside the fabric; its workloads make a fixed number of steps."""
-        raise NotImplementedError
-
-    def hear(self, key: str) -> Any:
-        """As `tell`."""
-        raise NotImplementedError
 
     def library(self) -> dict[str, str]:
         """mpi4py's version and the first line of the MPI library's own."""

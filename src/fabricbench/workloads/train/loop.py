@@ -14,7 +14,7 @@ import torch
 
 from fabricbench.cell import Cell
 from fabricbench.workloads.progress import Progress
-from fabricbench.workloads.ranks import Ranks
+from fabricbench.workloads.ranks import StoredRanks
 from fabricbench.workloads.train import pace
 from fabricbench.workloads.train.trainee import Trainee
 
@@ -106,7 +106,7 @@ def _event() -> torch.cuda.Event:
 class Loop:
     """Steps of one trainee on one rank."""
 
-    def __init__(self, cell: Cell, ranks: Ranks, trainee: Trainee, progress: Progress) -> None:
+    def __init__(self, cell: Cell, ranks: StoredRanks, trainee: Trainee, progress: Progress) -> None:
         """One per cell and rank."""
         self._ranks = ranks
         self._trainee = trainee

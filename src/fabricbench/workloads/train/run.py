@@ -15,7 +15,7 @@ from torch import nn
 
 from fabricbench.cell import Cell
 from fabricbench.workloads.progress import Progress
-from fabricbench.workloads.ranks import Ranks
+from fabricbench.workloads.ranks import StoredRanks
 from fabricbench.workloads.region import Outcome, Region, over_ranks
 from fabricbench.workloads.train import layers, pace, real, replay, traffic
 from fabricbench.workloads.train.ddp import bucket_bytes, buffer_bytes, distribute
@@ -31,18 +31,18 @@ def preload(cell: Cell) -> None:
         importlib.import_module("torchvision.models")  # brings torch._dynamo, which DDP asks for its mode
 
 
-def run(cell: Cell, ranks: Ranks, region: Region) -> Outcome:
+def run(cell: Cell, ranks: StoredRanks, region: Region) -> Outcome:
     """Train; samples are seconds per step as they passed here."""
     with contextlib.closing(prepare(cell, ranks)) as trainee:
         return measure(cell, ranks, region, trainee)
 
 
-def prepare(cell: Cell, ranks: Ranks) -> Trainee:
+def prepare(cell: Cell, ranks: StoredRanks) -> Trainee:
     """What the cell's device trains."""
     return replay.prepare(cell, ranks) if cell.device == "replay" else real.Real(cell, ranks)
 
 
-def measure(cell: Cell, ranks: Ranks, region: Region, trainee: Trainee) -> Outcome:
+def measure(cell: Cell, ranks: StoredRanks, region: Region, trainee: Trainee) -> Outcome:
     """Without DDP, warm up, the steps themselves, and without synchronisation."""
     params = cell.params
     images = cell.gpus * params["batch"]
